@@ -13,8 +13,10 @@ from ottla.log.config import MAX_BATCH_BYTES
 from ottla.log.config_def import Setting, text_of
 from ottla.log.stored_index import LOADED_ENTRIES
 from ottla.server.http.responder import MAX_BODY_BYTES, MAX_CONNECTIONS, MAX_HEAD_BYTES
+from ottla.server.metadata.access import MAX_COMPARISONS
 from ottla.server.metadata.names import MAX_LENGTH
 from ottla.server.metadata.operation import MAX_RECORDS
+from ottla.server.metadata.standalone import LARGEST_CHANGE
 from ottla.server.network.answer_queue import MAX_ANSWERS
 from ottla.server.partitions.fetch_sessions import UNKNOWN_KEPT
 from ottla.server.security.failures import MAX_ADDRESSES
@@ -87,6 +89,14 @@ SECTIONS: Final[dict[str, Section]] = {
             Fixed("partitions and settings that one request changes", MAX_RECORDS, "44 POLICY_VIOLATION, as in Kafka"),
             Fixed("characters of a topic's name", MAX_LENGTH, "17 INVALID_TOPIC_EXCEPTION, as in Kafka"),
             Fixed("bytes of a setting's name, and of its value", LONGEST_STRING, "40 INVALID_CONFIG; Kafka has no limit"),
+        ),
+    ),
+    "Access rules, quotas and credentials": (
+        (),
+        (
+            Fixed("rules, quotas or users that one request changes", MAX_RECORDS, "44 POLICY_VIOLATION, as in Kafka"),
+            Fixed("bytes of records that one request makes of them", LARGEST_CHANGE, "44 POLICY_VIOLATION; nothing is changed"),
+            Fixed("comparisons of a filter with a rule by one DeleteAcls", MAX_COMPARISONS, "44 POLICY_VIOLATION"),
         ),
     ),
     "Groups": (

@@ -62,6 +62,7 @@ DELIBERATE: dict[str, Difference] = {
     "DTPempty": Difference("", -1, 17, "a topic without a name makes Kafka 4.4 answer -1 for every topic of the request"),
     "DTPhuge": Difference("", False, True, "a cursor near 2**31 overflows in Kafka: the next cursor has a negative partition"),
     "SCempty": Difference("", -1, 93, "an empty salted password makes Kafka's controller fail"),
+    "Z21any": Difference("", -1, 42, "Kafka has no way to say that a rule has ANY or MATCH, and answers -1 for every rule"),
     "OCbig": Difference("", -1, 28, "Kafka does not say that the offsets are more than a batch of its topic may hold"),
     "S5c": Difference("error_code", -1, 78, "a member that fetches before its group has begun makes Kafka fail internally"),
     "CGnull": Difference("error_code", -1, 25, "an OffsetFetch with an epoch and no member makes Kafka's consumer groups fail"),

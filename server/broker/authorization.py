@@ -7,7 +7,7 @@ import logging
 from ottla.server.dispatch.chain import Chain, Place
 from ottla.server.guards.link import Authorization
 from ottla.server.metadata.access import rules
-from ottla.server.metadata.image import AccessRuleChanged
+from ottla.server.metadata.image import AccessRulesChanged
 from ottla.server.requests.context import BrokerContext
 from ottla.server.security.audit import Audit
 from ottla.server.security.authorizer import CLUSTER_NAME, WILDCARD, Authorizer
@@ -29,8 +29,8 @@ def authorize(context: BrokerContext, chain: Chain) -> None:
     )
 
     def follow(event: object) -> None:
-        if isinstance(event, AccessRuleChanged):
-            authorizer.change(event.removed, event.added)
+        if isinstance(event, AccessRulesChanged):
+            authorizer.change(event.changes)
 
     context.metadata.subscribe(follow)
     chain.put(Place.AUTHORIZATION, Authorization(authorizer))

@@ -432,7 +432,7 @@ class Broker:
             if event.resource_type == BROKER:
                 self._reconfigure(self.context)
         elif isinstance(event, QuotasChanged):
-            self._limit_clients(self.context)
+            self._limit_clients(self.context, event)
 
     def _reconfigure(self, context: BrokerContext) -> None:
         """Applies the broker's settings that take effect at once. The replicas apply those that are defaults of topics."""
@@ -454,15 +454,16 @@ class Broker:
         if context.leading is not None:
             context.leading.throttle.limit = values["leader.replication.throttled.rate"]
 
-    def _limit_clients(self, context: BrokerContext) -> None:
-        """Applies the limits of clients and of new connections; their code is loaded with the first limit."""
+    def _limit_clients(self, context: BrokerContext, changed: QuotasChanged | None = None) -> None:
+        """Applies the limits of clients and of new connections, after a change of quotas or settings; their code is loaded with
+        the first limit."""
         if self._quotas is None:
             if not quotas_configured(self.config, context.metadata):
                 return
             from ottla.server.broker.quotas_in_force import QuotasInForce
 
             self._quotas = QuotasInForce(context, self.chain, self.listeners, self._network)
-        self._quotas.refresh()
+        self._quotas.refresh(changed)
 
     def _begin_passes(self, context: BrokerContext, logs: LogManager, cluster: Cluster) -> None:
         scheduler = self._scheduler = Scheduler(context.clock)

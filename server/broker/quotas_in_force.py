@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ottla.server.dispatch.chain import Chain, Place
-from ottla.server.metadata.quotas import CONNECTION_CREATION_RATE, quotas_of
+from ottla.server.metadata.quotas import CONNECTION_CREATION_RATE, IP, entity_of
 from ottla.server.network.connection_rates import UNLIMITED, ConnectionRates
 from ottla.server.quotas.enforcement import ClientQuotas
 from ottla.server.quotas.rates import Windows
 from ottla.server.settings.listeners import MAX_CREATION_RATE
+from ottla.wire.messages.internal.client_quota_record import ClientQuotaRecord
 
 if TYPE_CHECKING:
     from ottla.server.base.network import Network
+    from ottla.server.metadata.image import QuotasChanged
     from ottla.server.network.listener import Listener
     from ottla.server.requests.context import BrokerContext
 
@@ -34,19 +36,33 @@ class QuotasInForce:
         among_brokers = values["inter.broker.listener.name"] or values["security.inter.broker.protocol"]
         protected = among_brokers.upper() if len(listeners) > 1 else None
         self._connections = ConnectionRates(windows, context.clock, network, protected)
+        self._is_new = True
 
-    def refresh(self) -> None:
-        """Applies the quotas and the rates as they are now."""
-        quotas = quotas_of(self._context.metadata)
-        clients = self._clients if self._clients.set_quotas(quotas) else None
+    def _change(self, records: Iterable[ClientQuotaRecord]) -> None:
+        """Sets and removes quotas, as these records do."""
+        set_quota = self._clients.set_quota
+        for record in records:
+            entity = entity_of([(part.entity_type, part.entity_name) for part in record.entity])
+            value = None if record.remove else record.value
+            if record.key != CONNECTION_CREATION_RATE:
+                set_quota(entity, record.key, value)
+            elif entity[0][0] == IP:
+                self._connections.set_quota(entity[0][1], None if value is None else int(value))
+
+    def refresh(self, changed: QuotasChanged | None) -> None:
+        """Applies the quotas and the rates as they are now, that is after this change of quotas, or None of them."""
+        if self._is_new:
+            self._is_new = False
+            self._change(record for record in self._context.metadata.kept.values() if isinstance(record, ClientQuotaRecord))
+        elif changed is not None:
+            self._change(changed.records)
+        clients = self._clients if self._clients.limited else None
         self._context.quotas = clients
         self._chain.put(Place.QUOTAS, clients)
         rates = self._rates()
         limit = self._context.settings[MAX_CREATION_RATE]
         self._connections.set_rates(limit, rates)
-        self._connections.set_quotas(quotas)
-        limited = any(CONNECTION_CREATION_RATE in values for values in quotas.values())
-        limited |= any(rate != UNLIMITED for rate in (limit, *rates.values()))
+        limited = self._connections.limited or any(rate != UNLIMITED for rate in (limit, *rates.values()))
         for listener in self._listeners:
             listener.rates = self._connections if limited else None
 

@@ -131,11 +131,11 @@ def _describe_user_scram_credentials(body: DescribeUserScramCredentialsRequest) 
 
 
 def _create_acls(body: CreateAclsRequest) -> CreateAclsResponse:
-    return CreateAclsResponse(results=[AclCreationResult(CLUSTER, _TEXT) for _ in body.creations])
+    return CreateAclsResponse(results=[AclCreationResult(CLUSTER, _TEXT)] * len(body.creations))
 
 
 def _delete_acls(body: DeleteAclsRequest) -> DeleteAclsResponse:
-    return DeleteAclsResponse(filter_results=[DeleteAclsFilterResult(CLUSTER, _TEXT) for _ in body.filters])
+    return DeleteAclsResponse(filter_results=[DeleteAclsFilterResult(CLUSTER, _TEXT)] * len(body.filters))
 
 
 def _alter_client_quotas(body: AlterClientQuotasRequest) -> AlterClientQuotasResponse:

@@ -7,13 +7,19 @@
 - Errors of an entity: 42 INVALID_REQUEST (an unknown kind of name or of quota; an empty name; an ip together with another name,
   or one that does not resolve; a value that is not positive, not finite, too large, or, for bytes and connections, not whole; an
   entity, or a quota of it, that is named twice).
-- Errors of the whole request, given for each of its entities: 44 POLICY_VIOLATION (more than 10,000 changes), 56
-  KAFKA_STORAGE_ERROR.
+- Errors of the whole request, given for each of its entities: 44 POLICY_VIOLATION (more than 10,000 changes, or more than 8 MiB
+  of them), 56 KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any, Final
+
 from ottla.log.errors import StorageError
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import take_steps, wait_in_steps
+from ottla.server.metadata.operation import Refused
 from ottla.server.metadata.quotas import refused_whole
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -24,8 +30,21 @@ from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, Al
 TRAITS = Traits(Whole(Need(Operation.ALTER_CONFIGS, Resource.CLUSTER)))
 
 
-async def handle(body: AlterClientQuotasRequest, request: Request) -> AlterClientQuotasResponse:
+FEW: Final = 100
+"""The answer about so many entities is encoded within a turn; a thread encodes longer ones."""
+
+
+def handle(
+    body: AlterClientQuotasRequest, request: Request
+) -> Coroutine[Any, Any, AlterClientQuotasResponse] | AlterClientQuotasResponse | Promise[AlterClientQuotasResponse]:
+    answer = _alter(body, request)
+    return answer if len(body.entries) <= FEW else take_steps(wait_in_steps(answer), request.broker.clock)
+
+
+async def _alter(body: AlterClientQuotasRequest, request: Request) -> AlterClientQuotasResponse:
     try:
         return await request.broker.controller.alter_client_quotas(body, request.caller())
+    except Refused as refused:
+        return refused_whole(body, refused.code, refused.message)
     except StorageError as error:
         return refused_whole(body, ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -6,12 +6,19 @@
 - Errors of a user: 33 UNSUPPORTED_SASL_MECHANISM, 35 UNSUPPORTED_VERSION (metadata.version is below 3.5), 91 RESOURCE_NOT_FOUND
   (there is nothing to delete), 92 DUPLICATE_RESOURCE (the user is named more than once; then nothing is done for it), 93
   UNACCEPTABLE_CREDENTIAL (no name, no salted password, or iterations out of bounds), 44 POLICY_VIOLATION (more than 10,000
-  users), 56 KAFKA_STORAGE_ERROR.
+  users, or more than 8 MiB of credentials), 56 KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any, Final
+
 from ottla.log.errors import StorageError
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import take_steps, wait_in_steps
+from ottla.server.metadata.operation import Refused
+from ottla.server.metadata.scram import refused_whole
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Need, Operation, Resource, Whole
@@ -19,16 +26,31 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
-    AlterUserScramCredentialsResult,
 )
 
 TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 
-async def handle(body: AlterUserScramCredentialsRequest, request: Request) -> AlterUserScramCredentialsResponse:
+FEW: Final = 100
+"""The answer about so many users is encoded within a turn; a thread encodes longer ones."""
+
+
+def handle(
+    body: AlterUserScramCredentialsRequest, request: Request
+) -> (
+    Coroutine[Any, Any, AlterUserScramCredentialsResponse]
+    | AlterUserScramCredentialsResponse
+    | Promise[AlterUserScramCredentialsResponse]
+):
+    answer = _alter(body, request)
+    few = len(body.deletions) + len(body.upsertions) <= FEW
+    return answer if few else take_steps(wait_in_steps(answer), request.broker.clock)
+
+
+async def _alter(body: AlterUserScramCredentialsRequest, request: Request) -> AlterUserScramCredentialsResponse:
     try:
         return await request.broker.controller.alter_user_scram_credentials(body, request.caller())
+    except Refused as refused:
+        return refused_whole(body, refused.code, refused.message)
     except StorageError as error:
-        users = dict.fromkeys([each.name for each in body.deletions] + [each.name for each in body.upsertions])
-        code, text = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
-        return AlterUserScramCredentialsResponse(results=[AlterUserScramCredentialsResult(user, code, text) for user in users])
+        return refused_whole(body, ErrorCode.KAFKA_STORAGE_ERROR, str(error))

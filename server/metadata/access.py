@@ -8,15 +8,16 @@ Which operations make sense for a type of resource, whether a host is one and a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from random import Random
 from typing import Final, NamedTuple, cast
 
 from ottla.server.base.hosts import parse_network
 from ottla.server.base.randomness import random_uuid
+from ottla.server.base.turns import in_runs
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.image_records import METADATA_VERSION_FEATURE
-from ottla.server.metadata.operation import MAX_RECORDS, Outcome, Refused
+from ottla.server.metadata.operation import MAX_RECORDS, Outcome, Planning, Refused
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from ottla.wire.messages.delete_acls import (
@@ -50,6 +51,10 @@ PERMISSIONS: Final = (2, 3)
 
 MAX_COMPARISONS: Final = 2_000_000
 """So many times one request may compare a filter with a rule, which takes about a second."""
+RULES_A_STEP: Final = 100
+"""So many rules are made, or compared with a filter, before others may come first: about 0.3 ms."""
+_BYTES_OF_NUMBERS: Final = 20
+"""What an answer has about a rule takes so many bytes beside its texts, or a few less."""
 
 
 class Filter(NamedTuple):
@@ -89,20 +94,27 @@ def rules(image: MetadataImage) -> Iterator[AccessControlEntryRecord]:
     return (cast("AccessControlEntryRecord", record) for key, record in image.kept.items() if key[0] == "acl")
 
 
-def create(image: MetadataImage, random: Random, request: CreateAclsRequest) -> Outcome[CreateAclsResponse]:
-    """Carries out CreateAcls. A rule that exists, or that the request has twice, succeeds without another record.
+def create(image: MetadataImage, random: Random, request: CreateAclsRequest) -> Planning[CreateAclsResponse]:
+    """Plans CreateAcls. A rule that exists, or that the request has twice, succeeds without another record.
 
-    A rule with a number that only filters have spoils the request as a whole, as in Kafka, which cannot even represent it.
+    Raises Refused, for the request as a whole, with 42 INVALID_REQUEST if a rule has a number that only filters have, which
+    Kafka cannot even represent, and with 44 POLICY_VIOLATION for too many rules.
     """
-    if any(_is_filter(each) for each in request.creations):
-        code = ErrorCode.UNKNOWN_SERVER_ERROR
-        return Outcome([], CreateAclsResponse(results=[AclCreationResult(code, None) for _ in request.creations]))
-    known = {_identity(rule) for rule in rules(image)}
+    known = set()
+    for run in in_runs(list(rules(image)), RULES_A_STEP):
+        known.update([_identity(rule) for rule in run])
+        yield None
+    networks = image.finalized.get(METADATA_VERSION_FEATURE, 0) >= NETWORKS_SINCE
     records: list[WireStruct] = []
     results = []
-    for each in request.creations:
+    for number, each in enumerate(request.creations, 1):
+        if number % RULES_A_STEP == 0:
+            yield None
+        if _is_filter(each):
+            text = f"Rule {number} of the request has ANY or MATCH where only filters may have it, so no rule is added."
+            raise _invalid(text)
         try:
-            _check(each, networks=image.finalized.get(METADATA_VERSION_FEATURE, 0) >= NETWORKS_SINCE)
+            _check(each, networks=networks)
         except Refused as refused:
             results.append(AclCreationResult(refused.code, refused.message))
             continue
@@ -112,8 +124,7 @@ def create(image: MetadataImage, random: Random, request: CreateAclsRequest) -> 
             known.add(identity)
             records.append(AccessControlEntryRecord(random_uuid(random), *identity))
     if len(records) > MAX_RECORDS:
-        code, text = ErrorCode.POLICY_VIOLATION, f"One request may add at most {MAX_RECORDS} access rules."
-        return Outcome([], CreateAclsResponse(results=[AclCreationResult(code, text) for _ in request.creations]))
+        raise Refused(ErrorCode.POLICY_VIOLATION, f"One request may add at most {MAX_RECORDS} access rules.")
     return Outcome(records, CreateAclsResponse(results=results))
 
 
@@ -165,31 +176,73 @@ def _invalid(text: str) -> Refused:
     return Refused(ErrorCode.INVALID_REQUEST, text)
 
 
-def delete(image: MetadataImage, request: DeleteAclsRequest) -> Outcome[DeleteAclsResponse]:
-    """Carries out DeleteAcls. A rule that several filters match is in the results of all of them."""
-    all_rules = list(rules(image))
-    filters = [filter_of(each) for each in request.filters]
-    if len(set(filters)) * len(all_rules) > MAX_COMPARISONS:
-        code, text = ErrorCode.POLICY_VIOLATION, "So many filters at a time take too long; send fewer."
-        return Outcome([], DeleteAclsResponse(filter_results=[DeleteAclsFilterResult(code, text) for _ in filters]))
-    found: dict[Filter, list[AccessControlEntryRecord]] = {}
-    records: dict[bytes, WireStruct] = {}
+def delete(image: MetadataImage, most_bytes: int, request: DeleteAclsRequest) -> Planning[DeleteAclsResponse]:
+    """Plans DeleteAcls. A rule that several filters match is in the results of all of them; equal filters share one result.
+
+    Raises Refused, for the request as a whole, with 44 POLICY_VIOLATION if it compares too much, removes too many rules, or has
+    an answer of more than `most_bytes`, and nothing is removed then.
+    """
+    deletion = _Deletion(list(rules(image)))
+    times: list[int] = []
+    """How often the request has each of the filters that differ."""
+    positions: dict[Filter, int] = {}
+    named: list[int] = []
+    """The positions of the request's filters among those that differ."""
+    for run in in_runs(request.filters, RULES_A_STEP):
+        for each in run:
+            position = positions.setdefault(filter_of(each), len(positions))
+            if position == len(times):
+                times.append(0)
+            times[position] += 1
+            named.append(position)
+        yield None
+    if len(positions) * len(deletion.rules) > MAX_COMPARISONS:
+        raise Refused(ErrorCode.POLICY_VIOLATION, "So many filters at a time take too long; send fewer.")
     results = []
-    for wanted in filters:
+    for wanted, count in zip(positions, times, strict=True):
+        results.append((yield from deletion.find(wanted, count)))
+        yield None
+        if len(deletion.records) > MAX_RECORDS:
+            raise Refused(ErrorCode.POLICY_VIOLATION, f"One request may remove at most {MAX_RECORDS} access rules.")
+        if deletion.answer_bytes > most_bytes:
+            text = f"The answer would have more than {most_bytes} bytes; send fewer filters, or some that match less."
+            raise Refused(ErrorCode.POLICY_VIOLATION, text)
+    return Outcome(list(deletion.records.values()), DeleteAclsResponse(filter_results=[results[position] for position in named]))
+
+
+class _Deletion:
+    """Finds the rules that a request removes, and adds up how long its answer becomes."""
+
+    def __init__(self, all_rules: list[AccessControlEntryRecord]) -> None:
+        self.rules = all_rules
+        self.records: dict[bytes, WireStruct] = {}
+        self.answer_bytes = 0
+        self._found: dict[bytes, tuple[DeleteAclsMatchingAcl, int]] = {}
+        """What the answer says about a rule, and its bytes there, by the rule's id."""
+
+    def find(self, wanted: Filter, times: int) -> Generator[None, None, DeleteAclsFilterResult]:
+        """Makes steps that return the result of a filter that the answer has so many times."""
         try:
             _check_numbers(wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission_type)
         except Refused as refused:
-            results.append(DeleteAclsFilterResult(refused.code, refused.message))
-            continue
-        if wanted not in found:
-            found[wanted] = [rule for rule in all_rules if wanted.matches(rule)]
-        matching = found[wanted]
-        records.update({rule.id: RemoveAccessControlEntryRecord(rule.id) for rule in matching})
-        results.append(DeleteAclsFilterResult(error_message=None, matching_acls=[_matching(rule) for rule in matching]))
-    if len(records) > MAX_RECORDS:
-        code, text = ErrorCode.POLICY_VIOLATION, f"One request may remove at most {MAX_RECORDS} access rules."
-        return Outcome([], DeleteAclsResponse(filter_results=[DeleteAclsFilterResult(code, text) for _ in filters]))
-    return Outcome(list(records.values()), DeleteAclsResponse(filter_results=results))
+            return DeleteAclsFilterResult(refused.code, refused.message)
+        matching: list[DeleteAclsMatchingAcl] = []
+        for run in in_runs(self.rules, RULES_A_STEP):
+            for rule in run:
+                if wanted.matches(rule):
+                    acl, size = self._matched(rule)
+                    matching.append(acl)
+                    self.answer_bytes += times * size
+            yield None
+        return DeleteAclsFilterResult(error_message=None, matching_acls=matching)
+
+    def _matched(self, rule: AccessControlEntryRecord) -> tuple[DeleteAclsMatchingAcl, int]:
+        found = self._found.get(rule.id)
+        if found is None:
+            size = _BYTES_OF_NUMBERS + sum(len(text.encode()) for text in (rule.resource_name, rule.principal, rule.host))
+            found = self._found[rule.id] = _matching(rule), size
+            self.records[rule.id] = RemoveAccessControlEntryRecord(rule.id)
+        return found
 
 
 def filter_of(each: DeleteAclsFilter) -> Filter:

@@ -74,7 +74,8 @@ class Controller(ABC):
 
     @abstractmethod
     async def alter_client_quotas(self, request: AlterClientQuotasRequest, caller: Caller) -> AlterClientQuotasResponse:
-        """Changes quotas of users, client ids and addresses, each entity on its own."""
+        """Changes quotas of users, client ids and addresses, each entity on its own; those that succeed take effect together.
+        Raises Refused."""
 
     @abstractmethod
     async def elect_leaders(self, request: ElectLeadersRequest, caller: Caller) -> ElectLeadersResponse:
@@ -84,15 +85,17 @@ class Controller(ABC):
     async def alter_user_scram_credentials(
         self, request: AlterUserScramCredentialsRequest, caller: Caller
     ) -> AlterUserScramCredentialsResponse:
-        """Sets and deletes SCRAM credentials of users; the changes of those users that succeed take effect together."""
+        """Sets and deletes SCRAM credentials of users; the changes of those users that succeed take effect together.
+        Raises Refused."""
 
     @abstractmethod
     async def create_acls(self, request: CreateAclsRequest, caller: Caller) -> CreateAclsResponse:
-        """Adds access rules, each on its own; those that are added take effect together."""
+        """Adds access rules, each on its own; those that are added take effect together. Raises Refused."""
 
     @abstractmethod
     async def delete_acls(self, request: DeleteAclsRequest, caller: Caller) -> DeleteAclsResponse:
-        """Removes the access rules that match any of the filters."""
+        """Removes the access rules that match any of the filters, all together; equal filters share one result. Raises
+        Refused."""
 
     @abstractmethod
     async def create_delegation_token(

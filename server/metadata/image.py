@@ -185,22 +185,25 @@ class BrokerChanged(WireStruct):
 
 
 class QuotasChanged(WireStruct):
-    """Client quotas changed; server/metadata/quotas.py reads what they are now."""
+    """Client quotas changed as these records say; server/metadata/quotas.py reads what all of them are now."""
 
-    __slots__ = ()
+    __slots__ = ("records",)
 
-
-class AccessRuleChanged(WireStruct):
-    """An access rule is gone, or new, or another has its id; the field for what there is not is None."""
-
-    __slots__ = ("added", "removed")
-
-    def __init__(self, removed: AccessControlEntryRecord | None, added: AccessControlEntryRecord | None) -> None:
-        self.removed = removed
-        self.added = added
+    def __init__(self, records: list[ClientQuotaRecord]) -> None:
+        self.records = records
 
 
-Event = TopicCreated | PartitionChanged | TopicDeleted | ConfigChanged | BrokerChanged | QuotasChanged | AccessRuleChanged
+class AccessRulesChanged(WireStruct):
+    """Access rules are gone, or new, or another has the id of one: each change as (removed, added), of which one may be None.
+    There may be 10,000 of them in one event."""
+
+    __slots__ = ("changes",)
+
+    def __init__(self, changes: list[tuple[AccessControlEntryRecord | None, AccessControlEntryRecord | None]]) -> None:
+        self.changes = changes
+
+
+Event = TopicCreated | PartitionChanged | TopicDeleted | ConfigChanged | BrokerChanged | QuotasChanged | AccessRulesChanged
 _EMPTY: Final[Mapping[str, str]] = {}
 
 
@@ -257,6 +260,11 @@ class MetadataImage:
     def metadata_version(self) -> int:
         """Returns the finalized level of `metadata.version`, 0 before the first record."""
         return self.features.get("metadata.version", 0)
+
+    def quota(self, entity: Iterable[tuple[str, str | None]], key: str) -> float | None:
+        """Returns a quota of an entity, whose names are sorted by their kinds."""
+        record = self.kept.get(("quota", tuple([(kind, name or "") for kind, name in entity]), key))
+        return None if record is None else cast("ClientQuotaRecord", record).value
 
     @property
     def has_quotas(self) -> bool:
@@ -474,24 +482,35 @@ class MetadataImage:
         self.next_producer_id = record.next_producer_id
 
     def _client_quota(self, record: ClientQuotaRecord) -> None:
-        entity = tuple(sorted((part.entity_type, part.entity_name or "") for part in record.entity))
-        key = ("quota", entity, record.key)
+        entity = [(part.entity_type, part.entity_name or "") for part in record.entity]
+        key = ("quota", tuple(sorted(entity) if len(entity) > 1 else entity), record.key)
         if record.remove:
             self.kept.pop(key, None)
         else:
             self.kept[key] = record
-        if self._events[-1:] != [QuotasChanged()]:  # one event for all that an operation changes
-            self._events.append(QuotasChanged())
+        last = self._events[-1] if self._events else None
+        if type(last) is QuotasChanged:  # one event for all that an operation changes
+            last.records.append(record)
+        else:
+            self._events.append(QuotasChanged([record]))
 
     def _access_rule(self, record: AccessControlEntryRecord) -> None:
-        previous = self.kept.get(("acl", record.id))
-        self.kept["acl", record.id] = record
-        self._events.append(AccessRuleChanged(cast("AccessControlEntryRecord | None", previous), record))
+        key = "acl", record.id
+        previous: Any = self.kept.get(key)
+        self.kept[key] = record
+        self._rule_changed(previous, record)
 
     def _remove_access_rule(self, record: RemoveAccessControlEntryRecord) -> None:
-        previous = self.kept.pop(("acl", record.id), None)
+        previous: Any = self.kept.pop(("acl", record.id), None)
         if previous is not None:
-            self._events.append(AccessRuleChanged(cast("AccessControlEntryRecord", previous), None))
+            self._rule_changed(previous, None)
+
+    def _rule_changed(self, removed: AccessControlEntryRecord | None, added: AccessControlEntryRecord | None) -> None:
+        last = self._events[-1] if self._events else None
+        if type(last) is AccessRulesChanged:  # one event for all that an operation changes
+            last.changes.append((removed, added))
+        else:
+            self._events.append(AccessRulesChanged([(removed, added)]))
 
     def _nothing(self, record: WireStruct) -> None:
         """Ignores a record that does not concern the image but the reader of the log, or nobody."""

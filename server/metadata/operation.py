@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from collections.abc import Generator, Iterable, Sequence
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from ottla.server.metadata.names import invalid_reason
 from ottla.wire.errors import ErrorCode
@@ -77,6 +77,11 @@ class Outcome(NamedTuple, Generic[_Answer]):
 
     records: Sequence[WireStruct]
     answer: _Answer
+
+
+Planning: TypeAlias = Generator[None, None, Outcome[_Answer]]
+"""Makes an operation's records and its answer, in steps: the operation takes effect as a whole, and others come in between while
+it is planned. A planning raises Refused if the operation as a whole is not carried out."""
 
 
 class InParts(ABC, Generic[_Topic, _Result]):

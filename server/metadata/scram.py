@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ottla.server.metadata.image import MetadataImage
-from ottla.server.metadata.operation import MAX_RECORDS, Outcome, Refused
+from ottla.server.metadata.operation import MAX_RECORDS, Outcome, Planning, Refused
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -32,6 +32,8 @@ MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 """The mechanisms by Kafka's numbers."""
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
+USERS_A_STEP: Final = 20
+"""The keys of so many users are made before others may come first, which takes about 0.3 ms."""
 SINCE: Final = 11
 """metadata.version 3.5-IV2, the first that can hold credentials."""
 
@@ -48,30 +50,41 @@ def credentials(image: MetadataImage) -> Iterator[UserScramCredentialRecord]:
     return (record for record in image.kept.values() if isinstance(record, UserScramCredentialRecord))
 
 
-def alter(image: MetadataImage, request: AlterUserScramCredentialsRequest) -> Outcome[AlterUserScramCredentialsResponse]:
-    """Carries out AlterUserScramCredentials. A user that one request both deletes and writes counts as named twice."""
-    users = dict.fromkeys([each.name for each in request.deletions] + [each.name for each in request.upsertions])
-    if len(users) > MAX_RECORDS:
-        text = f"One request may change the credentials of at most {MAX_RECORDS} users."
-        results = [AlterUserScramCredentialsResult(user, ErrorCode.POLICY_VIOLATION, text) for user in users]
-        return Outcome([], AlterUserScramCredentialsResponse(results=results))
+def alter(image: MetadataImage, request: AlterUserScramCredentialsRequest) -> Planning[AlterUserScramCredentialsResponse]:
+    """Plans AlterUserScramCredentials. A user that one request both deletes and writes counts as named twice.
+
+    Raises Refused, for the request as a whole, with 44 POLICY_VIOLATION for too many users.
+    """
+    wishes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
     changes: dict[str, WireStruct] = {}
     refused: dict[str, Refused] = {}
-    wishes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
-    for wish in wishes:
+    for number, wish in enumerate(wishes, 1):
+        if number % USERS_A_STEP == 0:
+            yield None
         user = wish.name
         if user in refused:
             continue
         if changes.pop(user, None) is not None:
             refused[user] = Refused(ErrorCode.DUPLICATE_RESOURCE, f"User '{user}' is named more than once.")
             continue
+        if len(changes) + len(refused) == MAX_RECORDS:
+            raise Refused(ErrorCode.POLICY_VIOLATION, f"One request may change the credentials of at most {MAX_RECORDS} users.")
         try:
             changes[user] = _change(image, wish)
         except Refused as refusal:
             refused[user] = refusal
+    yield None
     results = [AlterUserScramCredentialsResult(user, ErrorCode.NONE, None) for user in changes]
     results += [AlterUserScramCredentialsResult(user, each.code, each.message) for user, each in refused.items()]
     return Outcome(list(changes.values()), AlterUserScramCredentialsResponse(results=results))
+
+
+def refused_whole(
+    request: AlterUserScramCredentialsRequest, code: ErrorCode, message: str | None
+) -> AlterUserScramCredentialsResponse:
+    """Returns an answer with the same error for every user of the request."""
+    users = dict.fromkeys([each.name for each in request.deletions] + [each.name for each in request.upsertions])
+    return AlterUserScramCredentialsResponse(results=[AlterUserScramCredentialsResult(user, code, message) for user in users])
 
 
 def _change(image: MetadataImage, wish: ScramCredentialDeletion | ScramCredentialUpsertion) -> WireStruct:

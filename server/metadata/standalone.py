@@ -2,7 +2,9 @@
 
 Every operation takes the same four steps: a rule looks at the image and makes records, the records become one batch on disk, the
 image applies them, and the caller gets the answer. There is no await between them, so operations cannot interleave. Those that
-name many topics do the first three steps for some topics at a time, with a turn of the event loop in between (`InParts`).
+name many topics do the first three steps for some topics at a time, with a turn of the event loop in between (`InParts`). Those
+about access rules, credentials and quotas take effect as a whole, however many they name: others come in between while they are
+planned, but for operations of these kinds, which wait for each other, so that what the plan was made from is still so.
 
 The rules (topics.py, partitions.py, configs.py and so on) are imported with the first operation that needs them: importing them
 and their messages would take a tenth of the time allowed for a start, which needs none of them.
@@ -12,11 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.log.errors import StorageError
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, in_runs, take_steps
 from ottla.server.metadata.controller import Controller
 from ottla.server.metadata.feature_levels import SUPPORTED_FEATURES
 from ottla.server.metadata.names import INTERNAL_TOPICS
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from ottla.server.metadata.controller_settings import ControllerSettings
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.metadata.metadata_log import MetadataLog
-    from ottla.server.metadata.operation import Caller, InParts
+    from ottla.server.metadata.operation import Caller, InParts, Planning
     from ottla.server.metadata.quorum import Voter
     from ottla.server.metadata.topics import Creation
     from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -60,6 +64,11 @@ if TYPE_CHECKING:
 PRODUCER_IDS_BLOCK: Final = 1000
 _ENCODED_AT_ONCE: Final = 1_000
 """How many records are encoded without a turn of the event loop, which takes less than 10 ms."""
+_ENCODED_A_STEP: Final = 100
+"""How many records of an operation that takes effect as a whole are encoded before others may come first: about 0.3 ms."""
+LARGEST_CHANGE: Final = 8 * 1024 * 1024
+"""The most bytes of records in an operation that takes effect as a whole. Kafka's controller writes no larger batches; they are
+on the disk before anybody else is served."""
 _MOST_NAMED: Final = 10
 """So many topics are named in a line of the log about many."""
 _PLANS: Final = 3
@@ -90,6 +99,7 @@ class StandaloneController(Controller):
         self._network = network
         self._wanted: dict[str, None] = {}  # topics to create in the background, in the order asked for
         self._in_creation: dict[str, None] = {}  # those of them that are being created
+        self._planning = asyncio.Lock()  # held by the operation that is carried out in turns
 
     def commit(self, records: Sequence[WireStruct]) -> None:
         """Makes the records durable, then applies them to the image. Raises StorageError, with the image unchanged."""
@@ -108,6 +118,34 @@ class StandaloneController(Controller):
         """Commits the records of an outcome and returns its answer. Raises StorageError."""
         self.commit(outcome.records)
         return outcome.answer
+
+    async def _carry_out_in_turns(self, plan: Callable[[], Planning[_Answer]]) -> _Answer:
+        """Plans an operation in turns, commits its records as a whole, and returns its answer. No other operation that comes this
+        way is planned or committed meanwhile. Raises StorageError, or Refused if nothing of it is done."""
+        async with self._planning:
+            version = None
+            while version != self.image.metadata_version:  # it says which records there may be, and how they are encoded
+                version = self.image.metadata_version
+                built = take_steps(self._build_in_steps(plan()), self._clock)
+                outcome, batch = await built if isinstance(built, Promise) else built
+            self._commit(outcome.records, batch)
+        return outcome.answer
+
+    def _build_in_steps(self, planning: Planning[_Answer]) -> Steps[tuple[Outcome[_Answer], bytes]]:
+        """Makes steps that return a planned operation and the batch of its records. They raise Refused."""
+        outcome = yield from planning
+        version, values, size = self.image.metadata_version, list[bytes](), 0
+        for run in in_runs(outcome.records, _ENCODED_A_STEP):
+            values += [encode_value(record, version) for record in run]
+            size += sum(map(len, values[-len(run) :]))
+            if size > LARGEST_CHANGE:
+                text = f"One request may change at most {LARGEST_CHANGE} bytes of metadata; send several that name less."
+                raise Refused(ErrorCode.POLICY_VIOLATION, text)
+            yield None
+        batch = self._log.build(values)
+        if len(values) > _ENCODED_AT_ONCE:
+            yield None
+        return outcome, batch
 
     async def _carry_out_in_parts(self, operation: InParts[Any, Any]) -> None:
         """Carries out an operation, part by part. Raises StorageError if not even the first part could be written; a failure of a
@@ -197,7 +235,7 @@ class StandaloneController(Controller):
         from ottla.server.metadata import quotas
 
         unknown = await quotas.unknown_hosts(request, self._network)
-        return self._carry_out(quotas.alter(self.image, request, unknown))
+        return await self._carry_out_in_turns(lambda: quotas.alter(self.image, request, unknown))
 
     async def elect_leaders(self, request: ElectLeadersRequest, caller: Caller) -> ElectLeadersResponse:
         from ottla.server.metadata import elect_leaders
@@ -218,19 +256,20 @@ class StandaloneController(Controller):
     async def create_acls(self, request: CreateAclsRequest, caller: Caller) -> CreateAclsResponse:
         from ottla.server.metadata import access
 
-        return self._carry_out(access.create(self.image, self._random, request))
+        return await self._carry_out_in_turns(lambda: access.create(self.image, self._random, request))
 
     async def delete_acls(self, request: DeleteAclsRequest, caller: Caller) -> DeleteAclsResponse:
         from ottla.server.metadata import access
 
-        return self._carry_out(access.delete(self.image, request))
+        most_bytes = self._settings.broker_values["ottla.response.max.bytes"]
+        return await self._carry_out_in_turns(lambda: access.delete(self.image, most_bytes, request))
 
     async def alter_user_scram_credentials(
         self, request: AlterUserScramCredentialsRequest, caller: Caller
     ) -> AlterUserScramCredentialsResponse:
         from ottla.server.metadata import scram
 
-        return self._carry_out(scram.alter(self.image, request))
+        return await self._carry_out_in_turns(lambda: scram.alter(self.image, request))
 
     async def create_delegation_token(
         self, request: CreateDelegationTokenRequest, caller: Caller

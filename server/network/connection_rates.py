@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from ottla.server.base.clock import Clock
 from ottla.server.base.network import Network
-from ottla.server.metadata.quotas import CONNECTION_CREATION_RATE, IP, Entity, is_address
+from ottla.server.metadata.quotas import is_address
 from ottla.server.quotas.ledger import FEW
 from ottla.server.quotas.rates import Rate, Windows
 
@@ -70,10 +70,16 @@ class ConnectionRates:
         self._listeners: dict[str, _Limit] = {}
         self._free_ms: dict[str, int] = {}  # when a listener takes its next connection
         self._of_address: dict[str, int] = {}
+        """The quotas of those that are named by their addresses."""
+        self._of_host: dict[str, dict[str, int]] = {}
+        """The quotas of hosts that were looked up, by address and name; of several the latest counts."""
         self._of_others = UNLIMITED
         self._addresses: dict[str, Rate] = {}
         self._look_at = FEW
-        self._hosts: set[asyncio.Task[None]] = set()
+        self._looked_up: dict[str, str] = {}
+        """The addresses of hosts with a quota."""
+        self._hosts: dict[str, asyncio.Task[None]] = {}
+        """The hosts that are being looked up."""
 
     def set_rates(self, broker: int, listeners: Mapping[str, int]) -> None:
         """Sets the limits of connections per second: that of the broker, and those of listeners by their names."""
@@ -81,24 +87,40 @@ class ConnectionRates:
         for name, limit in listeners.items():
             self._listeners.setdefault(name, _Limit(self._windows)).limit = limit
 
-    def set_quotas(self, quotas: Mapping[Entity, Mapping[str, float]]) -> None:
-        """Sets the quotas of addresses, which are among `quotas`. A host name is looked up first, which takes a moment."""
-        self._of_address = {}
-        self._of_others = UNLIMITED
-        for task in self._hosts:
-            task.cancel()
-        for ((kind, name), *_), values in quotas.items():
-            limit = values.get(CONNECTION_CREATION_RATE)
-            if kind != IP or limit is None:
-                continue
-            if name is None:
-                self._of_others = int(limit)
-            elif is_address(name):
-                self._of_address[_plain(name)] = int(limit)
+    def set_quota(self, name: str | None, limit: int | None) -> None:
+        """Sets the quota of an address, of a host, or with the name None of all others; the limit None takes it away. A host
+        name is looked up first, which takes a moment."""
+        if name is None:
+            self._of_others = UNLIMITED if limit is None else limit
+        elif is_address(name):
+            if limit is None:
+                self._of_address.pop(_plain(name), None)
             else:
-                task = asyncio.ensure_future(self._look_up(name, int(limit)))
-                self._hosts.add(task)
-                task.add_done_callback(self._hosts.discard)
+                self._of_address[_plain(name)] = limit
+        else:
+            self._forget_host(name)
+            if limit is not None:
+                self._hosts[name] = asyncio.ensure_future(self._look_up(name, limit))
+
+    @property
+    def limited(self) -> bool:
+        """Whether any address, or host, has a quota."""
+        return bool(self._of_address or self._looked_up or self._hosts) or self._of_others != UNLIMITED
+
+    def limit_of(self, address: str) -> int:
+        """Returns the quota of an address, which a host name may have given it."""
+        hosts = self._of_host.get(address)
+        return next(reversed(hosts.values())) if hosts else self._of_address.get(address, self._of_others)
+
+    def _forget_host(self, host: str) -> None:
+        task = self._hosts.pop(host, None)
+        if task is not None:
+            task.cancel()
+        address = self._looked_up.pop(host, None)
+        if address is not None:
+            del self._of_host[address][host]
+            if not self._of_host[address]:
+                del self._of_host[address]
 
     async def _look_up(self, host: str, limit: int) -> None:
         try:
@@ -106,7 +128,9 @@ class ConnectionRates:
         except (OSError, UnicodeError) as error:
             logger.error("the quota of host %s has no effect, because its address cannot be looked up: %s", host, error)
         else:
-            self._of_address[_plain(address)] = limit
+            self._looked_up[host] = _plain(address)
+            self._of_host.setdefault(self._looked_up[host], {})[host] = limit
+        self._hosts.pop(host, None)
 
     def admit(self, listener: str, host: str) -> Admission:
         """Counts a new connection from `host` to a listener; returns what happens to it."""
@@ -125,7 +149,7 @@ class ConnectionRates:
 
     def _refused_for(self, host: str, now_ms: int) -> int:
         """Counts a connection against the quota of its address; returns 0 to admit it, or in how many ms to close it."""
-        limit = self._of_address.get(host, self._of_others)
+        limit = self.limit_of(host)
         if limit == UNLIMITED:
             return 0
         rate = self._addresses.get(host)

@@ -7,11 +7,11 @@ coordinators, listeners) sees events as if each thing had changed once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from ottla.server.metadata.image import (
     TOPIC,
-    AccessRuleChanged,
+    AccessRulesChanged,
     BrokerChanged,
     ConfigChanged,
     Event,
@@ -21,6 +21,7 @@ from ottla.server.metadata.image import (
     TopicCreated,
     TopicDeleted,
 )
+from ottla.wire.messages.internal.client_quota_record import ClientQuotaRecord
 
 if TYPE_CHECKING:
     from ottla.wire.messages.internal.access_control_entry_record import AccessControlEntryRecord
@@ -52,17 +53,31 @@ def _differences(old: MetadataImage, new: MetadataImage) -> Iterator[Event]:
         gone = resource[0] == TOPIC and resource[1] not in new.topics
         if not gone and old.configs.get(resource) != new.configs.get(resource):
             yield ConfigChanged(*resource)
-    if _quotas(old) != _quotas(new):
-        yield QuotasChanged()
+    quotas = list(_quota_changes(_quotas(old), _quotas(new)))
+    if quotas:
+        yield QuotasChanged(quotas)
     rules, before_rules = _access_rules(new), _access_rules(old)
-    for rule_id in before_rules.keys() | rules.keys():
-        if before_rules.get(rule_id) != rules.get(rule_id):
-            yield AccessRuleChanged(before_rules.get(rule_id), rules.get(rule_id))
+    ids = [each for each in before_rules.keys() | rules.keys() if before_rules.get(each) != rules.get(each)]
+    if ids:
+        yield AccessRulesChanged([(before_rules.get(each), rules.get(each)) for each in ids])
 
 
 def _access_rules(image: MetadataImage) -> dict[tuple[object, ...], AccessControlEntryRecord]:
     return {key: cast("AccessControlEntryRecord", record) for key, record in image.kept.items() if key[0] == "acl"}
 
 
-def _quotas(image: MetadataImage) -> dict[tuple[object, ...], float]:
-    return {key: cast(Any, record).value for key, record in image.kept.items() if key[0] == "quota"}
+def _quotas(image: MetadataImage) -> dict[tuple[object, ...], ClientQuotaRecord]:
+    return {key: cast("ClientQuotaRecord", record) for key, record in image.kept.items() if key[0] == "quota"}
+
+
+def _quota_changes(
+    old: dict[tuple[object, ...], ClientQuotaRecord], new: dict[tuple[object, ...], ClientQuotaRecord]
+) -> Iterator[ClientQuotaRecord]:
+    """Yields the records that make the new quotas of the old ones."""
+    for key, record in old.items():
+        if key not in new:
+            yield ClientQuotaRecord(record.entity, record.key, 0.0, True)
+    for key, record in new.items():
+        before = old.get(key)
+        if before is None or before.value != record.value:
+            yield record

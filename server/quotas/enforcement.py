@@ -26,7 +26,7 @@ answer goes out at once, and then the connection is muted. All clients of a plai
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from functools import partial
 from struct import Struct
 from typing import Any, Final, NamedTuple
@@ -97,10 +97,15 @@ class ClientQuotas:
         self._started = 0  # when the request that is being served was decoded, in ticks
         self._size = 0  # the bytes of its frame
 
-    def set_quotas(self, quotas: Mapping[Entity, Mapping[str, float]]) -> bool:
-        """Sets the quotas from now on; returns whether there are any."""
-        for key, ledger in self._ledgers.items():
-            ledger.set_limits({entity: values[key] for entity, values in quotas.items() if key in values})
+    def set_quota(self, entity: Entity, key: str, value: float | None) -> None:
+        """Sets a quota of an entity from now on; None is for no limit, and quotas that are not of clients do not matter."""
+        ledger = self._ledgers.get(key)
+        if ledger is not None:
+            ledger.set_limit(entity, value)
+
+    @property
+    def limited(self) -> bool:
+        """Whether any client has a quota."""
         return any(ledger.limited for ledger in self._ledgers.values())
 
     # Around a request

@@ -6,7 +6,7 @@ to say is forgotten; the ledger looks for such shares whenever there are twice a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
 from ottla.server.metadata.quotas import Entity
@@ -35,22 +35,26 @@ Client = tuple[str, str | None]
 class Ledger(Generic[M]):
     """Holds what was used of one kind of quota."""
 
-    __slots__ = ("_limits", "_look_at", "_make", "_resolved", "_windows", "limited", "shares")
+    __slots__ = ("_limits", "_look_at", "_make", "_resolved", "_values", "_windows", "limited", "shares")
 
     def __init__(self, make: Callable[[Windows], M], windows: Windows) -> None:
         self._make = make
         self._windows = windows
-        self._limits = Limits({})
+        self._values: dict[Entity, float] = {}
+        self._limits = Limits(self._values)
         self.limited = False
         """True if there are limits."""
         self._resolved: dict[Client, tuple[M, float] | None] = {}  # clients looked up since the limits last changed
         self._look_at = FEW
         self.shares: dict[Share, M] = {}
 
-    def set_limits(self, values: Mapping[Entity, float]) -> None:
-        """Sets the limits from now on. What was used so far stays counted."""
-        self._limits = Limits(values)
-        self.limited = bool(values)
+    def set_limit(self, entity: Entity, limit: float | None) -> None:
+        """Sets the limit of an entity from now on; None is for no limit. What was used so far stays counted."""
+        if limit is None:
+            self._values.pop(entity, None)
+        else:
+            self._values[entity] = limit
+        self.limited = bool(self._values)
         self._resolved.clear()
 
     def measure_of(self, client: Client, now_ms: int) -> tuple[M, float] | None:

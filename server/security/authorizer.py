@@ -55,8 +55,8 @@ PROBE: Final = "hardcode"
 """The name of the made-up resource about which Kafka asks before it looks for any resource with a right."""
 
 Rule = AccessControlEntryRecord
-_Rules = dict[str, list[Rule]]
-"""Rules for one name or prefix, by principal."""
+_Rules = dict[str, dict[bytes, Rule]]
+"""Rules for one name or prefix, by principal and id."""
 
 _OPERATION_NAMES: Final = {0: "UNKNOWN", 1: "ANY", ALL: "ALL", **{each.value: each.name for each in Operation}}
 _RESOURCE_NAMES: Final = {0: "UNKNOWN", 1: "ANY", **{each.value: each.name for each in Resource}}
@@ -64,6 +64,7 @@ _PATTERN_NAMES: Final = {0: "UNKNOWN", 1: "ANY", 2: "MATCH", LITERAL: "LITERAL",
 _PERMISSION_NAMES: Final = {0: "UNKNOWN", 1: "ANY", DENY: "DENY", ALLOW: "ALLOW"}
 _WRITE_TOPIC: Final = Resource.TOPIC << 8 | Operation.WRITE
 _NOTHING: Final[Mapping[str, bool]] = {}
+_NO_RULES: Final[Mapping[bytes, Rule]] = {}
 
 
 class Decision(NamedTuple):
@@ -129,12 +130,13 @@ class Authorizer:
 
     # Changes of rules
 
-    def change(self, removed: Rule | None, added: Rule | None) -> None:
-        """Takes a rule out, puts a rule in, or both, and forgets what was decided."""
-        if removed is not None:
-            self._remove(removed)
-        if added is not None:
-            self._add(added)
+    def change(self, changes: Iterable[tuple[Rule | None, Rule | None]]) -> None:
+        """Takes rules out and puts rules in, each change as (removed, added), and forgets what was decided."""
+        for removed, added in changes:
+            if removed is not None:
+                self._remove(removed)
+            if added is not None:
+                self._add(added)
         self.forget()
 
     def _add(self, rule: Rule) -> None:
@@ -148,15 +150,15 @@ class Authorizer:
                 self._of_length[length] += 1
                 if self._of_length[length] == 1:
                     insort(self._lengths.setdefault(rule.resource_type, []), length[1])
-        rules.setdefault(rule.principal, []).append(rule)
+        rules.setdefault(rule.principal, {})[rule.id] = rule
 
     def _remove(self, rule: Rule) -> None:
         self.rule_count -= 1
         table, key = self._place(rule)
         rules = table[key]
-        of_principal = [each for each in rules[rule.principal] if each.id != rule.id]
+        of_principal = rules[rule.principal]
+        del of_principal[rule.id]
         if of_principal:
-            rules[rule.principal] = of_principal
             return
         del rules[rule.principal]
         if not rules:
@@ -204,7 +206,7 @@ class Authorizer:
         for rules in self._rules_for(resource, name):
             found = True
             for who in (principal, EVERYBODY):
-                for rule in rules.get(who, ()):
+                for rule in rules.get(who, _NO_RULES).values():
                     if rule.host not in (WILDCARD, host) and not _is_in_network(host, rule.host):
                         continue
                     if rule.permission_type == DENY:
@@ -224,7 +226,7 @@ class Authorizer:
             rule
             for rules in self._rules_for(resource, name)
             for who in dict.fromkeys((principal, EVERYBODY))
-            for rule in rules.get(who, ())
+            for rule in rules.get(who, _NO_RULES).values()
         ]
 
     def _rules_for(self, resource: int, name: str) -> Iterator[_Rules]:
@@ -259,7 +261,7 @@ class Authorizer:
                 if kind != resource:
                     continue
                 for who in (principal, EVERYBODY):
-                    for rule in rules.get(who, ()):
+                    for rule in rules.get(who, _NO_RULES).values():
                         if rule.operation not in (operation, ALL):
                             continue
                         if rule.host not in (host, WILDCARD) and not _is_in_network(host, rule.host):

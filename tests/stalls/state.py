@@ -1,7 +1,7 @@
 """Asks a broker that holds much for all of it, and has it do what it does by itself; nothing of it is compiled (__main__.py).
 
 The requests are short, and what they cost depends on what there is: topics, groups, offsets, transactional ids, quotas, settings,
-users.
+users, access rules.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from ottla.wire.api import APIS
 from ottla.wire.messages import (
     alter_client_quotas,
     alter_user_scram_credentials,
+    create_acls,
     create_topics,
+    delete_acls,
     delete_groups,
+    describe_acls,
     describe_client_quotas,
     describe_log_dirs,
     describe_topic_partitions,
@@ -80,6 +83,7 @@ class Large(InVirtualTime):
             alter_user_scram_credentials.ScramCredentialUpsertion(name, 1, 4096, b"s" * 16, b"p" * 32) for name in names
         ]
         yield alter_user_scram_credentials.AlterUserScramCredentialsRequest([], credentials)
+        yield create_acls.CreateAclsRequest([rule_for(name) for name in names])
 
     @staticmethod
     def _commit(group: str, topic: str) -> WireStruct:
@@ -118,7 +122,21 @@ def set_configs(resources: list[tuple[int, str]], name: str, value: str) -> Wire
     )
 
 
+def rule_for(name: str) -> create_acls.AclCreation:
+    """Returns an access rule: all that a broker holds are about one principal and one resource, and of different hosts."""
+    return create_acls.AclCreation(2, "ruled", 3, "User:u", name, 3, 3)
+
+
+def limit(name: str) -> WireStruct:
+    """Returns a request that sets a quota of one client."""
+    entity = [alter_client_quotas.RequestEntityData("client-id", name)]
+    ops = [alter_client_quotas.OpData("consumer_byte_rate", 1e9)]
+    return alter_client_quotas.AlterClientQuotasRequest([alter_client_quotas.RequestEntryData(entity, ops)])
+
+
+ALL_RULES: Final = delete_acls.DeleteAclsRequest([delete_acls.DeleteAclsFilter(1, None, 1, None, None, 1, 1)])
 QUESTIONS: Final[tuple[WireStruct, ...]] = (
+    describe_acls.DescribeAclsRequest(1, None, 1, None, None, 1, 1),
     describe_client_quotas.DescribeClientQuotasRequest([], False),
     describe_log_dirs.DescribeLogDirsRequest(None),
     describe_topic_partitions.DescribeTopicPartitionsRequest([], 2000, None),
@@ -159,6 +177,9 @@ class StateSweep(Sweep):
     def _works(self, broker: Large, context: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
         """Yields what the broker does by itself, or for one short request that changes something."""
         yield "a setting of all brokers", lambda: broker.ask(set_configs([ALL_BROKERS], "log.retention.ms", "77777777"))
+        yield "a quota of one client", lambda: broker.ask(limit("one"))
+        yield "an access rule", lambda: broker.ask(create_acls.CreateAclsRequest([rule_for("one")]))
+        yield "all access rules are removed", lambda: broker.ask(ALL_RULES)
         yield "offsets expire", context.groups.expire
         yield "the offsets of a topic from which all groups read are deleted", lambda: context.groups.topic_deleted("held-0")
         shards = context.groups._shards, context.transaction_coordinator()._shards

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import inspect
 from collections.abc import Coroutine, Iterable, Iterator
+from importlib import import_module
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -14,15 +15,18 @@ from ottla.server.coordination import shard as coordinator_shard
 from ottla.server.dispatch import routes
 from ottla.server.dispatch.route import Waiting
 from ottla.server.group import shard as group_shard
-from ottla.server.handlers import BROKER, delete_groups, describe_log_dirs, served
+from ottla.server.handlers import BROKER, delete_acls, delete_groups, describe_acls, describe_log_dirs, served
+from ottla.server.handlers import create_acls as create_acls_handler
 from ottla.server.handlers import fetch as fetch_handler
 from ottla.server.handlers import metadata as metadata_handler
-from ottla.server.metadata import operation, scram, snapshot_writer, standalone
+from ottla.server.metadata import access, operation, quotas, scram, snapshot_writer, standalone
 from ottla.server.requests.session import Session
 from ottla.wire.api import Api
-from ottla.wire.header import encode_request_header
-from ottla.wire.messages import create_topics, incremental_alter_configs
-from tests.server.broker.asked import INTERNAL, Asked
+from ottla.wire.errors import ErrorCode
+from ottla.wire.header import decode_response_header, encode_request_header
+from ottla.wire.messages import create_acls, create_topics, incremental_alter_configs
+from ottla.wire.primitives import Parts
+from tests.server.broker.asked import AUTHORIZED, INTERNAL, Asked, codes
 from tests.sim.network import Port
 from tests.stalls.big_requests import PARTITIONS, TOPICS, big_requests, topic_name
 from tests.stalls.work import Time, Work, WorkClock, WorkLoop
@@ -35,6 +39,21 @@ PAGE: Final = 2_000
 """How many partitions a page has, `max.request.partition.size.limit`."""
 FEW: Final = 6_000
 """How many items the requests of the first round have, of which nothing is told."""
+RULES: Final = 2_000
+"""How many access rules there are, before they are scaled."""
+TOO_MUCH: Final = frozenset({"refused: POLICY_VIOLATION", "refused: INVALID_COMMIT_OFFSET_SIZE"})
+"""What comes of a request that is about more than it may be."""
+NOT_THERE: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.LOG_DIR_NOT_FOUND,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.RESOURCE_NOT_FOUND,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    }
+)
+"""What is answered for an item that was looked for."""
 WIDE: Final = "wide"
 BOUNDS: Final = tuple(
     (module, name, getattr(module, name))
@@ -43,6 +62,16 @@ BOUNDS: Final = tuple(
         (coordinator_shard, "RECORDS_A_STEP"),
         (describe_log_dirs, "PARTITIONS_A_STEP"),
         (fetch_handler, "PARTITIONS_A_STEP"),
+        (access, "MAX_RECORDS"),
+        (access, "MAX_COMPARISONS"),
+        (access, "RULES_A_STEP"),
+        (create_acls_handler, "RULES_A_STEP"),
+        (delete_acls, "FILTERS_A_STEP"),
+        (describe_acls, "RULES_A_STEP"),
+        (quotas, "ENTITIES_A_STEP"),
+        (scram, "USERS_A_STEP"),
+        (standalone, "_ENCODED_A_STEP"),
+        (standalone, "_ENCODED_AT_ONCE"),
         (delete_groups, "AT_ONCE"),
         (group_shard, "GROUPS_A_STEP"),
         (group_shard, "RECORDS_A_PIECE"),
@@ -87,11 +116,16 @@ class Sweep:
         topic_ids = await broker.make_topics()
         assert broker.broker.context is not None
         dispatch = routes.Dispatch(broker.broker.context)
-        return [
-            Seen(api.name, request.path, request.way, *await self._ask(dispatch, api, request.body))
-            for api in apis
-            for request in big_requests(api, api.max_version, most, WIDE, topic_ids)
-        ]
+        seen = []
+        for api in apis:
+            for request in big_requests(api, api.max_version, most, WIDE, topic_ids):
+                count, units, outcome = request.items, 0, ""
+                while not outcome or (outcome in TOO_MUCH and count):
+                    await broker.make_rules()
+                    took, outcome = await self._ask(dispatch, api, request.with_items(count))
+                    units, count = max(units, took), count * 4 // 5  # as many as are accepted, or a few less
+                seen.append(Seen(api.name, request.path, request.way, units, outcome))
+        return seen
 
     async def _ask(self, dispatch: routes.Dispatch, api: Api, body: bytes) -> tuple[int, str]:
         """Sends a request; returns the longest work, and what came of it."""
@@ -101,18 +135,33 @@ class Sweep:
             self.loop.forget()
             await asyncio.sleep(0)
             outcome = "answered"
+            answer: Any = None
             try:
                 answer = dispatch.serve(memoryview(frame), Session("PLAINTEXT", "127.0.0.1"))
                 if isinstance(answer, Waiting):
                     promised = await asyncio.wait_for(_done(answer.answer), PATIENCE_S)
-                    answer.route.finish(promised, answer)
+                    answer = answer.route.finish(promised, answer)
             except CloseConnection as reason:
                 outcome = f"closed: {reason}"
             except TimeoutError:
                 outcome = "not answered"
             for _ in range(3):
                 await asyncio.sleep(0)
+        if outcome == "answered" and answer:
+            outcome = outcome_of(api, answer)
         return self.loop.longest, outcome
+
+
+def outcome_of(api: Api, answer: bytes | Parts) -> str:
+    """Returns what an answer says of the request as a whole: that it was refused, if there is only one error code, but for many
+    items that were looked for and are not there."""
+    frame = answer if isinstance(answer, bytes) else b"".join(part.read() if hasattr(part, "read") else part for part in answer)
+    _, at = decode_response_header(api.key, api.max_version, frame, 4)
+    messages = import_module(f"ottla.wire.messages.{api.module}")
+    found = list(codes(messages.DECODE_RESPONSE[api.max_version](frame, at)[0]))
+    if len(set(found)) != 1 or found[0] == ErrorCode.NONE or (len(found) > 1 and found[0] in NOT_THERE):
+        return "answered"
+    return f"refused: {ErrorCode(found[0]).name}"
 
 
 class InVirtualTime(Asked):
@@ -126,7 +175,7 @@ class InVirtualTime(Asked):
             "max_request_partition_size_limit": str(PAGE // sweep.scale),
         }
         self.scale = sweep.scale
-        super().__init__(None, clock, Port(sweep.loop, Random(16), contextvars.copy_context()), **most)
+        super().__init__(None, clock, Port(sweep.loop, Random(16), contextvars.copy_context()), **AUTHORIZED, **most)
 
     async def make_topics(self) -> list[bytes]:
         """Makes what requests name; returns the ids of the topics."""
@@ -143,6 +192,11 @@ class InVirtualTime(Asked):
         await self.settle()
         assert self.broker.context is not None
         return [self.broker.context.metadata.topics[name].topic_id for name in (WIDE, *names)]
+
+    async def make_rules(self) -> None:
+        """Adds those of RULES access rules that are not there: a request may have removed them."""
+        rules = [create_acls.AclCreation(2, f"ruled-{number}", 3, "User:u", "*", 3, 3) for number in range(RULES // self.scale)]
+        await self.ask(create_acls.CreateAclsRequest(rules))
 
     async def wait_for(self, answer: Any) -> Any:
         return (await asyncio.wait_for(_done(answer), PATIENCE_S)).result()

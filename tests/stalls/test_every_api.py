@@ -17,6 +17,7 @@ import pytest
 
 from ottla.server.handlers import BROKER, served
 from ottla.wire.api import Api
+from tests.stalls.refused import ALWAYS_REFUSED
 from tests.stalls.state import QUESTIONS
 from tests.stalls.sweep import SCALE, Seen
 from tests.stalls.work import UNITS_A_SECOND
@@ -60,7 +61,18 @@ def test_every_api(api: Api, seen: dict[str, list[Seen]]) -> None:
 
 def test_all_long_requests_are_answered(seen: dict[str, list[Seen]]) -> None:
     """Otherwise nothing is known of them."""
-    assert [one for api in seen.values() for one in api if one.outcome != "answered"] == []
+    assert [one for api in seen.values() for one in api if not one.outcome.startswith(("answered", "refused"))] == []
+
+
+def test_no_long_request_is_only_refused(seen: dict[str, list[Seen]]) -> None:
+    """What is refused as a whole costs nothing. For weeks, that was all that was known of access rules and quotas."""
+    outcomes: dict[str, set[str]] = defaultdict(set)
+    for one in (one for api in seen.values() for one in api):
+        outcomes[f"{one.api}.{one.path}"].add(one.outcome)
+    refused = {path for path, found in outcomes.items() if "answered" not in found}
+    names = {name: {path for path in refused if f"{path}.".startswith(f"{name}.")} for name in ALWAYS_REFUSED}
+    assert refused - set().union(*names.values()) == set()
+    assert [name for name, paths in names.items() if not paths] == [], "they are accepted now"
 
 
 def test_a_broker_that_holds_much_keeps_nobody_waiting_either() -> None:

@@ -33,6 +33,11 @@ from tests.server.broker.whole_broker import config, disk
 
 TOPIC: Final = "t"
 GROUP, TRANSACTION, SHARE = range(3)
+AUTHORIZED: Final = {
+    "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super_users": "User:ANONYMOUS",
+}
+"""The settings of a broker with an authorizer, for which every client may do everything."""
 INTERNAL: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 PATIENCE: Final = 12
 """How often the clock moves before an answer that is still not there counts as never given."""

@@ -1,8 +1,8 @@
 """No answer has the code UNKNOWN_SERVER_ERROR (-1): a client can neither tell from it what is wrong nor whether to try again.
 
 Every API of both kinds of listeners is asked everything odd that tests/odd_requests.py knows, by a broker in memory: before there
-are internal topics, when there is all that a request may name, and when nothing fits into the internal topics any more. An
-exception in a handler, which closes the connection, fails the test as well.
+are internal topics, when there is all that a request may name and an authorizer, and when nothing fits into the internal topics
+any more. An exception in a handler, which closes the connection, fails the test as well.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.wire.api import Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import delete_share_group_state, offset_commit
 from tests.odd_requests import requests
-from tests.server.broker.asked import TOPIC, Asked, codes
+from tests.server.broker.asked import AUTHORIZED, TOPIC, Asked, codes
 
 APIS_SERVED: Final = sorted({api.key: api for role in (BROKER, CONTROLLER) for api in served(role).values()}.values())
 
@@ -47,7 +47,8 @@ def test_nothing_odd_is_answered_with_it(api: Api) -> None:
     async def scenario() -> None:
         wrong = []
         for state in (NEW, FULL, NO_ROOM):
-            asked = Asked()
+            settings = AUTHORIZED if state == FULL else {}
+            asked = Asked(None, **settings)
             await asked.start()
             if state != NEW:
                 await asked.make_everything()
@@ -91,7 +92,6 @@ def test_a_member_that_fetches_before_its_share_group_has_begun() -> None:
 
 
 def test_no_source_of_the_server_names_it() -> None:
-    """Except for rules of access with a number that no rule can have, which Kafka answers so, and clients know as that."""
     folder = Path(next(iter(ottla.server.__path__)))
     naming = [path for path in folder.rglob("*.py") if re.search(r"ErrorCode\.UNKNOWN_SERVER_ERROR", path.read_text())]
-    assert [path.relative_to(folder).as_posix() for path in naming] == ["metadata/access.py"]
+    assert [path.relative_to(folder).as_posix() for path in naming] == []

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from ottla.server.broker import quotas_in_force
 from ottla.server.broker.broker import Broker
+from ottla.server.quotas.enforcement import ClientQuotas
 from ottla.wire.messages import alter_client_quotas, describe_client_quotas, incremental_alter_configs, metadata
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, OpData, RequestEntityData, RequestEntryData
 from ottla.wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
@@ -86,6 +88,30 @@ def test_quotas_outlive_a_restart() -> None:
                 [("request_percentage", 1e-9)]
             ]
             await broker.stop()
+
+    run(scenario)
+
+
+def test_a_change_of_one_quota_looks_at_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 10,000 quotas each change of one took 50 ms, because all of them were set anew."""
+    changed: list[tuple[Any, ...]] = []
+
+    class Noting(ClientQuotas):
+        def set_quota(self, entity: Any, key: str, value: float | None) -> None:
+            changed.append((entity, key, value))
+            super().set_quota(entity, key, value)
+
+    monkeypatch.setattr(quotas_in_force, "ClientQuotas", Noting)
+
+    async def scenario() -> None:
+        broker = Broker(config(), disk=disk())
+        await broker.start()
+        for number in range(5):
+            await quota(broker, ("user", str(number)), producer_byte_rate=1e9)
+        assert changed == [((("user", str(number)),), "producer_byte_rate", 1e9) for number in range(5)]
+        await quota(broker, ("user", "3"), producer_byte_rate=None)
+        assert changed[5:] == [((("user", "3"),), "producer_byte_rate", None)]
+        await broker.stop()
 
     run(scenario)
 

@@ -96,7 +96,7 @@ def test_what_is_known_about_a_produce_is_looked_up(caplog: pytest.LogCaptureFix
         assert client.send(data("t")) == []
     assert len(caplog.records) == 1, "what is known is noted as well"
     assert client.send(data("t"), data("u")) == [REFUSED]
-    client.authorizer.change(allowance, None)
+    client.authorizer.change([(allowance, None)])
     assert client.send(data("t")) == [REFUSED]
 
 

@@ -20,13 +20,23 @@ def call(node: Node, api: str, request: WireStruct, version: int, listener: str 
     out: list[Any] = []
     messages.ENCODE_REQUEST[version](request, out)
     received = decode_whole(messages.DECODE_REQUEST[version], b"".join(out))
-    answer = handler.handle(received, node.context(version, listener))
-    if inspect.isawaitable(answer):
-        answer = asyncio.run(_result(answer))
+    answer = asyncio.run(answered(node, handler, received, node.context(version, listener)))
     out = [answer.body] if isinstance(answer, Encoded) else []
     if not out:
         messages.ENCODE_RESPONSE[version](answer, out)
     return decode_whole(messages.DECODE_RESPONSE[version], b"".join(out))
+
+
+async def answered(node: Node, handler: Any, body: Any, request: Any) -> Any:
+    """What the handler answers, at once or in later turns."""
+    answer = handler.handle(body, request)
+    if not inspect.isawaitable(answer):
+        return answer
+    waiting = asyncio.ensure_future(_result(answer))
+    while not waiting.done():
+        node.clock.run()
+        await asyncio.sleep(0)
+    return waiting.result()
 
 
 async def _result(answer: Any) -> Any:

@@ -213,6 +213,7 @@ def test_whose_answers_may_be_much_longer_than_their_requests() -> None:
     assert declaring("long_answer") == bounding
     assert bounding == {
         "consumer_group_describe",
+        "delete_acls",
         "describe_configs",
         "describe_groups",
         "describe_producers",

@@ -14,6 +14,7 @@ from ottla.server.base.network import OsNetwork
 from ottla.server.metadata.controller_settings import current_settings
 from ottla.server.metadata.image import Endpoint, MetadataImage
 from ottla.server.metadata.opening import open_standalone
+from ottla.server.metadata.operation import Outcome, Planning
 from ottla.server.metadata.standalone import StandaloneController
 from ottla.server.metadata.standalone_cluster import StandaloneCluster
 from ottla.server.requests.kept_answers import KeptAnswers
@@ -94,12 +95,22 @@ def in_turns(operation: Coroutine[Any, Any, T]) -> T:
             return result
 
 
+def planned(planning: Planning[T]) -> Outcome[T]:
+    """What comes of a planning that nobody comes in between."""
+    while True:
+        try:
+            next(planning)
+        except StopIteration as end:
+            outcome: Outcome[T] = end.value
+            return outcome
+
+
 class Node:
     """One broker's metadata half. `start` after each stop; `kill` is kill -9, `power_cut` takes what was not synced."""
 
     def __init__(self, **settings: str) -> None:
         self.disk = MemDisk()
-        self.clock = StillClock()
+        self.clock: Any = StillClock()
         self.random = Random(1)
         self.log_random = Random(2)  # one for all starts: names of deleted directories are drawn
         texts = {"node.id": "1", "log.dirs": DIRECTORY} | {name.replace("_", "."): text for name, text in settings.items()}

@@ -12,16 +12,19 @@ from ottla.server.metadata.image import (
     BROKER,
     MIGRATING,
     TOPIC,
+    AccessRulesChanged,
     BrokerChanged,
     ConfigChanged,
     Event,
     MetadataImage,
     PartitionChanged,
+    QuotasChanged,
     TopicCreated,
     TopicDeleted,
 )
 from ottla.wire import metadata_records as records
 from ottla.wire.messages import internal
+from ottla.wire.messages.internal.access_control_entry_record import AccessControlEntryRecord
 from ottla.wire.messages.internal.broker_registration_change_record import BrokerRegistrationChangeRecord
 from ottla.wire.messages.internal.clear_elr_record import ClearElrRecord
 from ottla.wire.messages.internal.client_quota_record import ClientQuotaRecord, EntityData
@@ -33,6 +36,7 @@ from ottla.wire.messages.internal.partition_change_record import PartitionChange
 from ottla.wire.messages.internal.partition_record import PartitionRecord
 from ottla.wire.messages.internal.producer_ids_record import ProducerIdsRecord
 from ottla.wire.messages.internal.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
+from ottla.wire.messages.internal.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from ottla.wire.messages.internal.remove_topic_record import RemoveTopicRecord
 from ottla.wire.messages.internal.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
 from ottla.wire.messages.internal.topic_record import TopicRecord
@@ -237,6 +241,22 @@ def test_features_and_producer_ids() -> None:
     assert image.features == {"metadata.version": 33}
     assert image.metadata_version == 33
     assert image.next_producer_id == 2000
+
+
+def test_quotas_and_rules_of_one_operation_are_one_event() -> None:
+    """There may be 10,000 of them, and each event is for several subscribers."""
+    image, events = MetadataImage("cluster"), list[Event]()
+    image.subscribe(events.append)
+    quotas = [ClientQuotaRecord([EntityData("user", name)], "rate", 5.0) for name in ("a", None)]
+    rules = [AccessControlEntryRecord(each * 16, 2, "t", 3, "User:a", "*", 3, 3) for each in (b"a", b"b")]
+    image.apply_all([*quotas, *rules])
+    assert events == [QuotasChanged(quotas), AccessRulesChanged([(None, each) for each in rules])]
+    assert image.quota([("user", None)], "rate") == 5.0
+    assert image.quota([("user", "b")], "rate") is None
+    gone = ClientQuotaRecord([EntityData("user", None)], "rate", 0.0, True)
+    image.apply_all([RemoveAccessControlEntryRecord(b"a" * 16), gone, RemoveAccessControlEntryRecord(b"a" * 16)])
+    assert events[2:] == [AccessRulesChanged([(rules[0], None)]), QuotasChanged([gone])]
+    assert image.quota([("user", None)], "rate") is None
 
 
 def test_what_nothing_acts_on_yet_is_kept_until_it_is_removed() -> None:

@@ -9,12 +9,13 @@ import pytest
 
 from ottla.server.base.network import OsNetwork
 from ottla.server.metadata.image import MetadataImage
-from ottla.server.metadata.operation import MAX_RECORDS
+from ottla.server.metadata.operation import MAX_RECORDS, Refused
 from ottla.server.metadata.quotas import alter, entity_of, has_quotas, quotas_of, unknown_hosts
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, OpData, RequestEntityData, RequestEntryData
 from ottla.wire.messages.internal.client_quota_record import ClientQuotaRecord, EntityData
 from tests.fakes import NotingNetwork
+from tests.server.metadata.support import planned
 
 Part = tuple[str, str | None]
 PRODUCE, FETCH, SHARE, CHANGES, CONNECTIONS = (
@@ -38,7 +39,7 @@ def asked(
     image: MetadataImage, *entries: RequestEntryData, validate_only: bool = False, unknown: tuple[str, ...] = ()
 ) -> list[int]:
     """The codes of the answers; what was done is applied."""
-    outcome = alter(image, AlterClientQuotasRequest(list(entries), validate_only), unknown)
+    outcome = planned(alter(image, AlterClientQuotasRequest(list(entries), validate_only), unknown))
     image.apply_all(outcome.records)
     for answer in outcome.answer.entries:
         assert bool(answer.error_message) == bool(answer.error_code)
@@ -69,14 +70,14 @@ def test_quotas_are_set_changed_and_removed(image: MetadataImage) -> None:
 def test_what_is_so_already_makes_no_record(image: MetadataImage) -> None:
     asked(image, entry(ALICE, producer_byte_rate=10.0))
     same = entry((("user", "alice"),), producer_byte_rate=10.0, consumer_byte_rate=None, nonsense=None)
-    assert alter(image, AlterClientQuotasRequest([same])).records == []
+    assert planned(alter(image, AlterClientQuotasRequest([same]))).records == []
 
 
 def test_the_records_are_kafkas(image: MetadataImage) -> None:
     asked(image, entry(ALICE, producer_byte_rate=10.0))
     request = AlterClientQuotasRequest([entry(ALICE, producer_byte_rate=None, request_percentage=1.5)])
     alice = [EntityData("user", "alice")]
-    assert alter(image, request).records == [
+    assert planned(alter(image, request)).records == [
         ClientQuotaRecord(alice, PRODUCE, 0.0, True),
         ClientQuotaRecord(alice, SHARE, 1.5, False),
     ]
@@ -185,6 +186,8 @@ def test_a_kind_of_name_twice_is_the_later_one(image: MetadataImage) -> None:
 
 def test_more_changes_than_a_batch_takes_are_none(image: MetadataImage) -> None:
     entries = [entry((("user", str(n)),), producer_byte_rate=1.0) for n in range(MAX_RECORDS + 1)]
-    assert set(asked(image, *entries)) == {ErrorCode.POLICY_VIOLATION}
+    with pytest.raises(Refused) as refused:
+        asked(image, *entries)
+    assert refused.value.code == ErrorCode.POLICY_VIOLATION
     assert quotas_of(image) == {}
     assert set(asked(image, *entries[1:])) == {0}

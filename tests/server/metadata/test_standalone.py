@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import logging
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from ottla.log.errors import StorageError
+from ottla.server.metadata import access, scram, standalone
 from ottla.server.metadata.image import TOPIC
-from ottla.server.metadata.operation import MAX_RECORDS
+from ottla.server.metadata.operation import MAX_RECORDS, Refused
 from ottla.server.metadata.topics import Creation
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
+from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.wire.messages.internal.register_broker_record import RegisterBrokerRecord
 from tests.fakes import CALLER
-from tests.server.metadata.support import Node
+from tests.server.metadata.support import Node, StillClock
 
 
 def test_what_could_not_be_made_durable_for_want_of_descriptors_never_happened() -> None:
@@ -147,3 +155,118 @@ def test_a_bug_is_not_the_end_of_all_creations_in_the_background(monkeypatch: py
     controller.create_in_background(["a", "b"], CALLER)
     node.clock.run()
     assert list(node.image.topics) == ["a", "b"]
+
+
+class Hurried(StillClock):
+    """A look at its ticks is a millisecond after the one before, and what comes later is left to the running loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._looks = itertools.count()
+
+    def ticks_ns(self) -> int:
+        return next(self._looks) * 1_000_000
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Any:
+        return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+def hurried() -> Node:
+    node = Node()
+    node.clock = Hurried()
+    node.start()
+    return node
+
+
+def some_rules(count: int, name: str = "t") -> CreateAclsRequest:
+    return CreateAclsRequest([AclCreation(2, f"{name}-{number}", 3, "User:a", "*", 3, 3) for number in range(count)])
+
+
+ALL_RULES = DeleteAclsRequest([DeleteAclsFilter(1, None, 1, None, None, 1, 1)])
+
+
+def count_rules(node: Node) -> int:
+    return sum(1 for _ in access.rules(node.image))
+
+
+def test_an_operation_on_many_rules_takes_effect_as_a_whole_while_others_come_in_between() -> None:
+    """Another of its kind waits for it, so that none is made from rules that are not there any more."""
+    node, seen, topics = hurried(), [0], list[int]()
+
+    async def watch() -> None:
+        while True:
+            if seen[-1] != count_rules(node):
+                seen.append(count_rules(node))
+            await asyncio.sleep(0)
+
+    async def create(number: int) -> None:
+        await node.controller.create_topics(CreateTopicsRequest([CreatableTopic(f"topic-{number}", 1, 1)]), CALLER)
+        topics.append(len(seen))
+
+    async def scenario() -> None:
+        watching = asyncio.ensure_future(watch())
+        controller = node.controller
+        first = asyncio.ensure_future(controller.create_acls(some_rules(3000), CALLER))
+        again = asyncio.ensure_future(controller.create_acls(some_rules(3000), CALLER))
+        gone = asyncio.ensure_future(controller.delete_acls(ALL_RULES, CALLER))
+        new = asyncio.ensure_future(controller.create_acls(some_rules(2000, "u"), CALLER))
+        for number in range(5):
+            await create(number)
+            await asyncio.sleep(0)
+        answers = await asyncio.gather(first, again, gone, new)
+        assert [len(answer.results) for answer in (answers[0], answers[1], answers[3])] == [3000, 3000, 2000]
+        assert len(answers[2].filter_results[0].matching_acls) == 3000
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        watching.cancel()
+
+    asyncio.run(scenario())
+    assert seen == [0, 3000, 0, 2000]
+    assert topics == [1] * 5, "topics are made before the first of them is done"
+    kept = list(access.rules(node.image))
+    node.power_cut()
+    node.start()
+    assert list(access.rules(node.image)) == kept
+
+
+def test_an_operation_that_could_not_be_written_is_over() -> None:
+    node = hurried()
+    node.disk.fail("append", path="__cluster_metadata-0")
+    with pytest.raises(StorageError):
+        asyncio.run(node.controller.create_acls(some_rules(3), CALLER))
+    assert count_rules(node) == 0
+    node.stop()
+    node.start()
+    asyncio.run(node.controller.create_acls(some_rules(2), CALLER))
+    assert count_rules(node) == 2
+
+
+def test_a_change_of_too_many_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = hurried()
+    end_offset = node.image.highest_offset
+    monkeypatch.setattr(standalone, "LARGEST_CHANGE", 1000)
+    with pytest.raises(Refused, match="at most 1000 bytes of metadata") as refused:
+        asyncio.run(node.controller.create_acls(some_rules(100), CALLER))
+    assert refused.value.code == ErrorCode.POLICY_VIOLATION
+    assert (count_rules(node), node.image.highest_offset) == (0, end_offset)
+    asyncio.run(node.controller.create_acls(some_rules(10), CALLER))
+    assert count_rules(node) == 10
+
+
+def test_what_was_planned_for_another_metadata_version_is_planned_anew() -> None:
+    node = hurried()
+    users = [ScramCredentialUpsertion(f"u{number}", 1, 4096, b"salt", b"salted") for number in range(500)]
+
+    async def scenario() -> Any:
+        altering = asyncio.ensure_future(
+            node.controller.alter_user_scram_credentials(AlterUserScramCredentialsRequest([], users), CALLER)
+        )
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not altering.done()
+        node.image.features["metadata.version"] = scram.SINCE - 1
+        return await altering
+
+    answer = asyncio.run(scenario())
+    assert {each.error_code for each in answer.results} == {ErrorCode.UNSUPPORTED_VERSION}
+    assert not list(scram.credentials(node.image))

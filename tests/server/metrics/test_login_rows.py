@@ -84,7 +84,7 @@ def test_decisions() -> None:
     assert [ask.topic(READ, name) for name in ("t", "u", "x")] == [True, True, False]
     assert not authorizer.ask("User:a", "h", "Produce").topic(Operation.WRITE, "t")
     assert not ask.topic(READ, "y", quiet=True)
-    authorizer.change(rule(READ, "u"), None)
+    authorizer.change([(rule(READ, "u"), None)])
     assert rows(authorizer=authorizer) == {
         ("kafka_server_plugins_acls_total_count", "authorizer.class.name", "StandardAuthorizer", "broker"): 1,
         ("ottla_authorizer_decisions_total", "allowed"): 2,

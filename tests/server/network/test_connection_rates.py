@@ -59,7 +59,7 @@ def test_the_listener_of_brokers_is_free_of_it() -> None:
 
 def test_an_address_over_its_quota_is_turned_away_and_counts_for_nobody() -> None:
     rates = Rates(A=1)
-    rates.set_quotas({(("ip", ME),): {"connection_creation_rate": 1.0}})
+    rates.set_quota(ME, 1)
     assert [rates.admit("B", ME) for _ in range(12)] == [IN_TIME] * 10 + [Admission(1000, refused=True)] * 2
     assert rates.admit("A", ME) == Admission(1000, refused=True)
     assert rates.admit("A", "127.0.0.2") == IN_TIME
@@ -73,12 +73,17 @@ def test_an_address_over_its_quota_is_turned_away_and_counts_for_nobody() -> Non
 
 def test_every_address_has_the_default_for_itself() -> None:
     rates = Rates()
-    rates.set_quotas({(("ip", None),): {"connection_creation_rate": 1.0}, (("ip", ME),): {"connection_creation_rate": 2.0}})
+    rates.set_quota(None, 1)
+    rates.set_quota(ME, 2)
     for host, count in (("10.0.0.1", 10), ("10.0.0.2", 10), (ME, 20)):
         admissions = [rates.admit("A", host) for _ in range(count + 1)]
         assert admissions[:-1] == [IN_TIME] * count
         assert admissions[-1].refused
-    rates.set_quotas({(("user", "alice"),): {"producer_byte_rate": 1.0}})
+    assert rates.limited
+    rates.set_quota(ME, None)
+    assert rates.admit("A", ME).refused
+    rates.set_quota(None, None)
+    assert not rates.limited
     assert rates.admit("A", ME) == IN_TIME
 
 
@@ -87,7 +92,7 @@ def test_every_address_has_the_default_for_itself() -> None:
 )
 def test_addresses_are_the_same_however_they_are_written(name: str, host: str) -> None:
     rates = Rates()
-    rates.set_quotas({(("ip", name),): {"connection_creation_rate": 1.0}})
+    rates.set_quota(name, 1)
     assert [rates.admit("A", host).refused for _ in range(11)] == [False] * 10 + [True]
 
 
@@ -95,18 +100,57 @@ def test_addresses_are_the_same_however_they_are_written(name: str, host: str) -
 def test_a_host_stands_for_its_address(host: str, refused: bool) -> None:
     async def run() -> bool:
         rates = Rates()
-        rates.set_quotas({(("ip", host),): {"connection_creation_rate": 1.0}})
-        await asyncio.gather(*rates._hosts)
+        rates.set_quota(host, 1)
+        await asyncio.gather(*rates._hosts.values())
         return any(rates.admit("A", address).refused for address in (ME, "::1") for _ in range(11))
 
     assert asyncio.run(run()) is refused
 
 
+def test_a_host_that_loses_its_quota_leaves_others_of_its_address_theirs() -> None:
+    async def scenario() -> list[int]:
+        network = NotingNetwork(one="10.0.0.7", other="10.0.0.7")
+        rates = ConnectionRates(Windows(11, 1000), ManualClock(), network)
+        seen = []
+        for name, limit in (
+            ("10.0.0.7", 3),
+            ("one", 1),
+            ("other", 2),
+            ("other", None),
+            ("other", 2),
+            ("one", None),
+            ("other", 4),
+        ):
+            rates.set_quota(name, limit)
+            await asyncio.gather(*rates._hosts.values())
+            seen.append(rates.limit_of("10.0.0.7"))
+        rates.set_quota("other", None)
+        return [*seen, rates.limit_of("10.0.0.7"), rates.limit_of("10.0.0.8")]
+
+    assert asyncio.run(scenario()) == [3, 1, 2, 1, 2, 2, 4, 3, UNLIMITED]
+
+
+def test_a_host_that_is_being_looked_up_has_the_quota_that_was_set_last() -> None:
+    async def scenario() -> None:
+        rates = ConnectionRates(Windows(11, 1000), ManualClock(), NotingNetwork(one="10.0.0.7"))
+        rates.set_quota("one", 1)
+        rates.set_quota("one", None)
+        rates.set_quota("one", 2)
+        assert rates.limited
+        await asyncio.gather(*rates._hosts.values())
+        assert (rates.limit_of("10.0.0.7"), rates._hosts) == (2, {})
+        rates.set_quota("one", None)
+        assert not rates.limited
+
+    asyncio.run(scenario())
+
+
 def test_hosts_are_looked_up_by_what_the_owner_gives() -> None:
     async def scenario() -> list[bool]:
         rates = ConnectionRates(Windows(11, 1000), ManualClock(), NotingNetwork(somewhere="::ffff:10.0.0.7"))
-        rates.set_quotas({(("ip", host),): {"connection_creation_rate": 1.0} for host in ("nowhere", "somewhere")})
-        await asyncio.gather(*rates._hosts)
+        for host in ("nowhere", "somewhere"):
+            rates.set_quota(host, 1)
+        await asyncio.gather(*rates._hosts.values())
         return [rates.admit("A", "10.0.0.7").refused for _ in range(11)]
 
     assert asyncio.run(scenario()) == [False] * 10 + [True]
@@ -114,7 +158,7 @@ def test_hosts_are_looked_up_by_what_the_owner_gives() -> None:
 
 def test_addresses_that_were_quiet_are_forgotten() -> None:
     rates = Rates()
-    rates.set_quotas({(("ip", None),): {"connection_creation_rate": 1.0}})
+    rates.set_quota(None, 1)
     for number in range(FEW):
         rates.admit("A", f"10.0.{number // 256}.{number % 256}")
     rates.clock.advance(11)
@@ -126,7 +170,7 @@ def test_addresses_are_looked_at_again_when_there_are_twice_as_many(monkeypatch:
     looks: list[int] = []
     monkeypatch.setattr(Rate, "is_idle", lambda _, now_ms: looks.append(now_ms))
     rates = Rates()
-    rates.set_quotas({(("ip", None),): {"connection_creation_rate": 1.0}})
+    rates.set_quota(None, 1)
     for number in range(2 * FEW + 1):
         rates.admit("A", f"10.0.{number // 256}.{number % 256}")
     assert len(looks) == FEW + 2 * FEW
@@ -139,7 +183,7 @@ class LimitedPeer(Peer):
     def __init__(self) -> None:
         super().__init__()
         rates = self.listener.rates = ConnectionRates(Windows(2, 1000), self.broker.clock, OsNetwork())
-        rates.set_quotas({(("ip", "10.0.0.9"),): {"connection_creation_rate": 1.0}})
+        rates.set_quota("10.0.0.9", 1)
         rates.set_rates(UNLIMITED, {"PLAINTEXT": 2})
 
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.server.base.clock import LoopClock
 from ottla.server.base.network import OsNetwork
 from ottla.server.metadata.controller import Controller
 from ottla.server.metadata.controller_settings import ControllerSettings
@@ -20,6 +21,7 @@ from ottla.server.metadata.operation import Caller, Refused
 from ottla.server.quorum.channel import ControllerUnreachable
 from ottla.server.quorum.forwarding import CREATION_PAUSE_SECONDS, IMAGE_SECONDS, QuorumController
 from ottla.server.quorum.waiting import ImageWaits
+from ottla.server.requests.long_answers import LongAnswers
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
@@ -142,7 +144,11 @@ def test_what_needs_no_controller_on_a_node_of_its_own_goes_there_too(name: str)
     )()
 
     async def scenario(rig: Rig) -> None:
-        broker = SimpleNamespace(config=SimpleNamespace(follows_controllers=True), controller=rig.controller, authorizer=None)
+        config: Any = SimpleNamespace(follows_controllers=True)
+        answers = LongAnswers(1 << 20)
+        broker = SimpleNamespace(
+            config=config, controller=rig.controller, authorizer=None, clock=LoopClock(), long_answers=answers
+        )
         asked = cast(Any, SimpleNamespace(broker=broker, caller=lambda: ALICE))
         asking = asyncio.ensure_future(handler.handle(request, asked))
         await turns()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.server.metadata.image import (
     BROKER,
     TOPIC,
-    AccessRuleChanged,
+    AccessRulesChanged,
     BrokerChanged,
     ConfigChanged,
     MetadataImage,
@@ -103,7 +103,15 @@ def test_brokers_settings_and_quotas() -> None:
     assert {each.broker_id for each in events if isinstance(each, BrokerChanged)} == {1, 2, 3}
     configs = [(each.resource_type, each.name) for each in events if isinstance(each, ConfigChanged)]
     assert sorted(configs) == [(TOPIC, "a"), (BROKER, "1")], "a deleted topic has no event of its own"
-    assert sum(isinstance(each, QuotasChanged) for each in events) == 1
+    assert [each.records for each in events if isinstance(each, QuotasChanged)] == [[quota(2.0)]]
+
+
+def test_a_quota_that_went() -> None:
+    (event,) = swapped([quota(1.0)], [])
+    assert isinstance(event, QuotasChanged)
+    (record,) = event.records
+    image = image_of(quota(1.0), record)
+    assert dump(image)["kept"] == {}
 
 
 def test_what_has_no_event_is_taken_over_all_the_same() -> None:
@@ -115,14 +123,11 @@ def test_access_rules() -> None:
         return AccessControlEntryRecord(uuid(as_id or name), 2, name, 3, "User:a", "*", 3, 3)
 
     events = swapped([rule("kept"), rule("gone"), rule("old", "x")], [rule("kept"), rule("new"), rule("other", "x")])
-    by_name = {
-        str(getattr(event.added or event.removed, "resource_name", None)): event
-        for event in events
-        if isinstance(event, AccessRuleChanged)
-    }
+    (event,) = events
+    assert isinstance(event, AccessRulesChanged)
+    by_name = {str(getattr(added or removed, "resource_name", None)): (removed, added) for removed, added in event.changes}
     assert by_name == {
-        "gone": AccessRuleChanged(rule("gone"), None),
-        "new": AccessRuleChanged(None, rule("new")),
-        "other": AccessRuleChanged(rule("old", "x"), rule("other", "x")),
+        "gone": (rule("gone"), None),
+        "new": (None, rule("new")),
+        "other": (rule("old", "x"), rule("other", "x")),
     }
-    assert len(events) == 3

@@ -42,6 +42,7 @@ class LimitedBroker(MemoryBroker):
         self._ticks = 1
         self.quotas = ClientQuotas(self.clock, CLIENTS, CHANGES, self._tick)
         self.client = Client()
+        self.limits: list[tuple[Entity, str]] = []
 
     def _tick(self) -> int:
         self._ticks += self.step_ns
@@ -49,8 +50,12 @@ class LimitedBroker(MemoryBroker):
 
     def limit(self, *entity: tuple[str, str | None], **values: float) -> None:
         """The only quotas from now on; nobody's are none at all."""
-        quotas: dict[Entity, dict[str, float]] = {tuple(entity) or (("client-id", "c"),): values}
-        self.context.quotas = self.quotas if self.quotas.set_quotas(quotas) else None
+        for before, key in self.limits:
+            self.quotas.set_quota(before, key, None)
+        self.limits = [(tuple(entity) or (("client-id", "c"),), key) for key in values]
+        for whose, key in self.limits:
+            self.quotas.set_quota(whose, key, values[key])
+        self.context.quotas = self.quotas if self.quotas.limited else None
         self.chain.put(Place.QUOTAS, self.context.quotas and self.quotas)
 
     def serve(self, request: Any, version: int, *, client_id: str | None = "c", user: str = "ANONYMOUS") -> Any:

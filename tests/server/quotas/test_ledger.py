@@ -11,7 +11,7 @@ WINDOWS = Windows(11, 1000)
 
 def ledger_of(limit: float = 10.0) -> Ledger[Rate]:
     ledger = Ledger(Rate, WINDOWS)
-    ledger.set_limits({(("client-id", None),): limit})
+    ledger.set_limit((("client-id", None),), limit)
     return ledger
 
 
@@ -30,11 +30,14 @@ def test_a_new_limit_finds_what_was_used_up() -> None:
     found = ledger.measure_of(("u", "c"), 0)
     assert found is not None
     found[0].record(1000, 0)
-    ledger.set_limits({(("client-id", "c"),): 50.0})
+    ledger.set_limit((("client-id", "c"),), 50.0)
     assert ledger.limited
     again = ledger.measure_of(("u", "c"), 0)
     assert again == (found[0], 50.0)
-    ledger.set_limits({})
+    ledger.set_limit((("client-id", "c"),), None)
+    assert ledger.limited
+    assert ledger.measure_of(("u", "c"), 0) == (found[0], 10.0)
+    ledger.set_limit((("client-id", None),), None)
     assert not ledger.limited
     assert ledger.measure_of(("u", "c"), 0) is None
 
@@ -72,7 +75,7 @@ def test_shares_are_looked_at_again_when_there_are_twice_as_many() -> None:
             return False
 
     ledger = Ledger(Busy, WINDOWS)
-    ledger.set_limits({(("client-id", None),): 10.0})
+    ledger.set_limit((("client-id", None),), 10.0)
     for n in range(4 * FEW + 1):
         ledger.measure_of(("u", str(n)), n)
     assert looks == [number for number in (FEW, 2 * FEW, 4 * FEW) for _ in range(number)]
@@ -83,7 +86,7 @@ def test_who_was_forgotten_is_not_measured_elsewhere() -> None:
     ledger = ledger_of()
     for n in range(FEW):
         ledger.measure_of(("u", str(n)), 0)
-    ledger.set_limits({(("client-id", None),): 20.0})
+    ledger.set_limit((("client-id", None),), 20.0)
     before = ledger.measure_of(("u", "8"), 0)
     ledger.measure_of(("u", "one more"), 11_000)
     assert list(ledger.shares) == [("", "one more")]

@@ -71,24 +71,48 @@ def test_decisions_follow_changes_of_rules() -> None:
     authorizer = world.authorizer()
     for _ in range(400):
         if world.rules and random.random() < 0.45:
-            authorizer.change(world.rules.pop(random.randrange(len(world.rules))), None)
+            authorizer.change([(world.rules.pop(random.randrange(len(world.rules))), None)])
         elif world.rules and random.random() < 0.1:
             old, new = world.rules.pop(), draw_rule(random)
             new.id = old.id
-            authorizer.change(old, new)
+            authorizer.change([(old, new)])
             world.rules.append(new)
         else:
             world.rules.append(draw_rule(random))
-            authorizer.change(None, world.rules[-1])
+            authorizer.change([(None, world.rules[-1])])
         for _ in range(5):
             asked = draw_question(random)
             assert authorizer.rights(*asked[:2]).may(*asked[2:]) == model(world, asked)
     for rule in world.rules:
-        authorizer.change(rule, None)
+        authorizer.change([(rule, None)])
     assert not authorizer._by_name
     assert not authorizer._by_prefix
     assert not any(authorizer._lengths.values())
     assert not authorizer._of_length
+
+
+def test_the_removal_of_a_rule_looks_at_no_other() -> None:
+    """However many there are for its principal and resource: to remove 5,000 took half a second."""
+    looked_at: list[bytes] = []
+
+    class Seen(Rule):
+        __slots__ = ()
+
+        @property
+        def id(self) -> bytes:
+            looked_at.append(self.resource_name.encode())
+            return self.host.encode()
+
+        @id.setter
+        def id(self, value: bytes) -> None:
+            pass
+
+    rules = [Seen(b"", TOPIC, "t", LITERAL, "User:a", f"10.0.0.{number}", READ, ALLOW) for number in range(100)]
+    authorizer = Authorizer(rules=rules)
+    looked_at.clear()
+    authorizer.change([(each, None) for each in rules[1:]])
+    assert len(looked_at) == 99
+    assert authorizer.considered("User:a", TOPIC, "t") == rules[:1]
 
 
 def test_a_name_is_looked_up_once_for_each_length_of_prefixes() -> None:
@@ -96,10 +120,10 @@ def test_a_name_is_looked_up_once_for_each_length_of_prefixes() -> None:
     rules = [rule(READ, f"{number:04}", pattern=PREFIXED) for number in range(100)]
     authorizer = Authorizer(rules=[*rules, rule(READ, "00", pattern=PREFIXED)])
     assert authorizer._lengths == {TOPIC: [2, 4]}
-    authorizer.change(rules.pop(), None)
+    authorizer.change([(rules.pop(), None)])
     assert authorizer._lengths == {TOPIC: [2, 4]}
     for each in rules:
-        authorizer.change(each, None)
+        authorizer.change([(each, None)])
     assert authorizer._lengths == {TOPIC: [2]}
 
 
