@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.server.share.share_partition")
 
+CLOSED: Final = 0.0
+"""When the timer of a closed share partition fires: no deadline is earlier, so that it is never set again."""
 _INVALID_STATE: Final = ErrorCode.INVALID_RECORD_STATE
 _LOADED_STATES: Final = {int(state): AVAILABLE if state is ACQUIRED else state for state in RecordState}
 """For each stored state, the state after loading. Acquired records become available, since the stored state names no member."""
@@ -267,6 +269,15 @@ class SharePartition:
             changes.undo()
             raise
 
+    def check_acknowledged(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> None:
+        """Raises ShareError if acknowledgements would be refused by what is in flight now, and changes nothing."""
+        for acknowledged in acknowledgements:
+            if acknowledged.last < self.start:
+                continue
+            for batch in self._acknowledged_batches(acknowledged):
+                for run in batch.overlapping(max(acknowledged.first, self.start), acknowledged.last):
+                    _check_held(run, member_id)
+
     def _acknowledged_batches(self, acknowledged: Acknowledgement) -> list[InFlightBatch]:
         index = self.floor(acknowledged.first)
         if index < 0 and acknowledged.first < self.start <= acknowledged.last:
@@ -296,10 +307,7 @@ class SharePartition:
             batch.by_offset = not whole
         first, last = max(acknowledged.first, batch.first, self.start), min(acknowledged.last, batch.last)
         for run in list(batch.overlapping(first, last)):
-            if run.state is not ACQUIRED:
-                raise ShareError(_INVALID_STATE, "One of the records is not acquired.")
-            if run.member_id != member_id:
-                raise ShareError(_INVALID_STATE, "Another member holds one of the records.")
+            _check_held(run, member_id)
             if not by_offset:
                 self._settle(batch, run, acknowledged.types[0], changes)
                 continue
@@ -357,11 +365,18 @@ class SharePartition:
         if self._timer is not None:
             self._timer.cancel()
         self._fires_at = deadline
-        self._timer = self._clock.call_later(max(0.0, deadline - self._clock.monotonic()), self._end_locks)
+        self._timer = self._clock.call_later(max(0.0, deadline - self._clock.monotonic()), self._locks_are_over)
+
+    def _locks_are_over(self) -> None:
+        """Has the locks end when it is their turn: a member may hold records of thousands of partitions."""
+        self._timer = None
+        self._clock.turns.queue(self._clock, lambda until: self._end_locks())
 
     def _end_locks(self) -> None:
         """Ends the locks whose time is over, whether the persister can write that or not."""
-        self._timer, self._fires_at = None, float("inf")
+        if self._fires_at == CLOSED:
+            return
+        self._fires_at = float("inf")
         now = self._clock.monotonic()
         changes = _Changes(self)
         earliest = float("inf")
@@ -382,7 +397,7 @@ class SharePartition:
         """Ends the share partition and wakes the fetches that wait for it, so that they find that it is gone."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._fires_at = None, 0.0  # so that it is never set again
+        self._timer, self._fires_at = None, CLOSED
         self.wake()
 
     # Applying changes
@@ -478,6 +493,14 @@ class SharePartition:
                     batch.by_offset |= not batch.within(first, last)
                     batch.put(run.with_state(ARCHIVED))
                     self.find_next = True
+
+
+def _check_held(run: Run, member_id: str) -> None:
+    """Raises ShareError unless the member holds these records."""
+    if run.state is not ACQUIRED:
+        raise ShareError(_INVALID_STATE, "One of the records is not acquired.")
+    if run.member_id != member_id:
+        raise ShareError(_INVALID_STATE, "Another member holds one of the records.")
 
 
 class _Changes:

@@ -17,14 +17,18 @@ from ottla.server.group import shard as group_shard
 from ottla.server.handlers import BROKER, delete_groups, describe_log_dirs, served
 from ottla.server.handlers import fetch as fetch_handler
 from ottla.server.handlers import metadata as metadata_handler
+from ottla.server.handlers import share_fetch as share_fetch_handler
 from ottla.server.metadata import operation, scram, snapshot_writer, standalone
 from ottla.server.requests.session import Session
+from ottla.server.share import acknowledging
 from ottla.wire.api import Api
 from ottla.wire.header import encode_request_header
 from ottla.wire.messages import create_topics, incremental_alter_configs
 from tests.server.broker.asked import INTERNAL, Asked
 from tests.sim.network import Port
+from tests.stalls import share_sessions
 from tests.stalls.big_requests import PARTITIONS, TOPICS, big_requests, topic_name
+from tests.stalls.share_sessions import IN_SESSIONS
 from tests.stalls.work import Time, Work, WorkClock, WorkLoop
 
 SCALE: Final = 20
@@ -43,6 +47,9 @@ BOUNDS: Final = tuple(
         (coordinator_shard, "RECORDS_A_STEP"),
         (describe_log_dirs, "PARTITIONS_A_STEP"),
         (fetch_handler, "PARTITIONS_A_STEP"),
+        (share_fetch_handler, "AT_ONCE"),
+        (acknowledging, "AT_ONCE"),
+        (acknowledging, "CARRIED_OUT_AT_ONCE"),
         (delete_groups, "AT_ONCE"),
         (group_shard, "GROUPS_A_STEP"),
         (group_shard, "RECORDS_A_PIECE"),
@@ -87,11 +94,19 @@ class Sweep:
         topic_ids = await broker.make_topics()
         assert broker.broker.context is not None
         dispatch = routes.Dispatch(broker.broker.context)
-        return [
+        found = [
             Seen(api.name, request.path, request.way, *await self._ask(dispatch, api, request.body))
             for api in apis
+            if api.name not in IN_SESSIONS
             for request in big_requests(api, api.max_version, most, WIDE, topic_ids)
         ]
+        for api in apis:
+            for how, change in IN_SESSIONS.get(api.name, {}).items():
+                for request in big_requests(api, api.max_version, most, WIDE, topic_ids, change):
+                    await broker.open_share_session(topic_ids, most)
+                    seen = await self._ask(dispatch, api, request.body)
+                    found.append(Seen(api.name, request.path, f"{request.way}, {how}", *seen))
+        return found
 
     async def _ask(self, dispatch: routes.Dispatch, api: Api, body: bytes) -> tuple[int, str]:
         """Sends a request; returns the longest work, and what came of it."""
@@ -143,6 +158,14 @@ class InVirtualTime(Asked):
         await self.settle()
         assert self.broker.context is not None
         return [self.broker.context.metadata.topics[name].topic_id for name in (WIDE, *names)]
+
+    async def open_share_session(self, topic_ids: list[bytes], records: int) -> None:
+        """Opens a share session of all partitions, whose member holds so many records of each topic's first one."""
+        await self.ask(share_sessions.begun(topic_ids[:1], PARTITIONS))
+        await self.ask(share_sessions.begun(topic_ids[1:], 1))
+        await self.ask(share_sessions.produced(topic_ids, records))
+        opened = await self.ask(share_sessions.fetched(topic_ids, 1))
+        assert {part.error_code for topic in opened.responses for part in topic.partitions} == {0}, opened
 
     async def wait_for(self, answer: Any) -> Any:
         return (await asyncio.wait_for(_done(answer), PATIENCE_S)).result()
