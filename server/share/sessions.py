@@ -20,7 +20,7 @@ session for many of them: one with more than UNKNOWN_KEPT is refused in the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from ottla.server.partitions.fetch_sessions import UNKNOWN_KEPT, UNLIMITED
@@ -158,16 +158,15 @@ class ShareSessions:
         partitions: Named,
         connection: object,
         limit: int,
-        unknown: Iterable[TopicIdPartition] = (),
+        unknown: Collection[TopicIdPartition] = (),
     ) -> ShareSession:
         """Opens a session, in place of any the member had. `unknown` are those of the partitions that do not exist. Raises
         ShareError if there are too many of them, or if there is no room beside `limit` others.
         """
         self.close(key)
-        session = ShareSession(key, partitions, connection, unknown)
-        if len(session.unknown) > UNKNOWN_KEPT or not self._make_room(connection, len(partitions), limit):
+        if len(unknown) > UNKNOWN_KEPT or not self._make_room(connection, len(partitions), limit):
             raise ShareError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, None)
-        self._sessions[key] = session
+        session = self._sessions[key] = ShareSession(key, partitions, connection, unknown)
         held = self._connections.setdefault(connection, _Held())
         held.groups.add(key.group_id)
         held.sessions[key] = session
@@ -175,16 +174,16 @@ class ShareSessions:
         self._count(session, len(session.partitions))
         return session
 
-    def reserve(self, session: ShareSession, added: int, unknown: Iterable[TopicIdPartition]) -> None:
+    def reserve(self, session: ShareSession, added: int, unknown: Collection[TopicIdPartition]) -> None:
         """Takes room for partitions by which a session is about to grow, of which the `unknown` do not exist; afterwards, call
         `recount`. Raises ShareError if there are too many unknown, or there is no room.
         """
         if added == 0:
             return
-        all_unknown = session.unknown.union(unknown)
-        if len(all_unknown) > UNKNOWN_KEPT or not self._make_room(session.connection, added):
+        all_unknown = len(session.unknown) + len(unknown)
+        if all_unknown > UNKNOWN_KEPT or not self._make_room(session.connection, added):
             raise ShareError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, None)
-        session.unknown = all_unknown
+        session.unknown.update(unknown)
         self._count(session, session.counted + added)
 
     def recount(self, session: ShareSession) -> None:

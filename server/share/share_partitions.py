@@ -8,7 +8,7 @@ are lost by that, and their members are gone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -238,7 +238,7 @@ class SharePartitions:
         return found
 
     def open_session(
-        self, key: SessionKey, partitions: Named, connection: Closes, unknown: Iterable[TopicIdPartition] = ()
+        self, key: SessionKey, partitions: Named, connection: Closes, unknown: Collection[TopicIdPartition] = ()
     ) -> ShareSession:
         """Opens a member's session, which ends with its connection. `unknown` are those of the partitions that do not exist.
         Raises ShareError if there is no room for it.

@@ -10,11 +10,12 @@ import pytest
 
 from ottla.server.base.clock import TURN_NS
 from ottla.server.base.promise import Promise
+from ottla.server.partitions.fetch_sessions import UNKNOWN_KEPT
 from ottla.server.requests.session import Session
 from ottla.server.share import acknowledging
 from ottla.server.share.acknowledging import AT_ONCE, CARRIED_OUT_AT_ONCE
 from ottla.server.share.fetching import ShareFetch
-from ottla.server.share.sessions import PARTITION_BYTES, UNKNOWN_KEPT, ShareSessions
+from ottla.server.share.sessions import PARTITION_BYTES, ShareSessions
 from ottla.server.share.share_partitions import SharePartitions
 from ottla.server.share.states import ACCEPT, REJECT, RELEASE
 from ottla.wire.errors import ErrorCode

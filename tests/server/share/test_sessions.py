@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.server.partitions.fetch_sessions import UNKNOWN_KEPT
 from ottla.server.share.persister import ShareError
-from ottla.server.share.sessions import PARTITION_BYTES, UNKNOWN_KEPT, SessionKey, ShareSession, ShareSessions
+from ottla.server.share.sessions import PARTITION_BYTES, SessionKey, ShareSession, ShareSessions
 from ottla.wire.errors import ErrorCode
 
 M = SessionKey("g", "m")
@@ -148,7 +149,8 @@ def test_there_is_room_for_so_many_partitions() -> None:
 
 
 def test_a_connection_with_many_sessions_gives_way_to_others() -> None:
-    sessions, released = ShareSessions(), []
+    sessions = ShareSessions()
+    released: list[ShareSession] = []
     sessions.released = released.append
     greedy = object()
     for number in range(4):
