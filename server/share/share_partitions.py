@@ -60,7 +60,7 @@ class SharePartitions:
         workers: Callable[[], Workers],
         sessions: ShareSessions | None = None,
     ) -> None:
-        self._keep_sessions(sessions or ShareSessions())
+        self._keep_sessions(ShareSessions() if sessions is None else sessions)
         self._persister = persister
         self._settings = settings
         self._image = image
