@@ -70,6 +70,11 @@ SECTIONS: Final[dict[str, Section]] = {
         (
             Fixed("Produce requests of one connection that wait for an fsync", MAX_ANSWERS, "further ones wait to be read"),
             Fixed("partitions of a fetch session that do not exist", UNKNOWN_KEPT, "no session is made; Kafka has no limit"),
+            Fixed(
+                "partitions of a share session that do not exist",
+                UNKNOWN_KEPT,
+                "133 SHARE_SESSION_LIMIT_REACHED; Kafka has no limit",
+            ),
         ),
     ),
     "Records": (
@@ -139,6 +144,14 @@ SECTIONS: Final[dict[str, Section]] = {
         (),
     ),
 }  # fmt: skip
+NOTES: Final = {
+    "Memory for clients": (
+        "A fetch session outlives its connection on purpose, as in Kafka: a client whose connection was closed while it waited "
+        "for no answer goes on with its session on the next one. Without a connection it is the first to be evicted, however "
+        "young it is. A share session ends with its connection."
+    ),
+}
+"""What is said below the tables of a section."""
 NO_LIMITS: Final = frozenset((
     "java.security.auth.login.config", "java.security.krb5.conf", "org.apache.kafka.sasl.oauthbearer.allowed.urls",
     "ottla.client.metrics", "ottla.console.command.config", "ottla.console.host", "ottla.console.no.token", "ottla.console.port",
@@ -188,6 +201,8 @@ def page() -> str:
             lines += ["| fixed | | beyond it |", "|---|---|---|"]
             lines += [f"| {each.what} | {each.most:,} | {each.beyond} |" for each in fixed]
             lines.append("")
+        if title in NOTES:
+            lines += [NOTES[title], ""]
     return "\n".join(lines)
 
 

@@ -193,6 +193,7 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/settings/table/row.py": "tests/server/settings/test_table.py",
     "server/settings/table/security.py": "tests/server/settings/test_table.py",
     "server/share/acknowledging.py": "tests/server/handlers/test_share_acknowledge.py",
+    "server/share/changes.py": "tests/server/share/test_share_partition.py",
     "server/share/fetching.py": "tests/server/handlers/test_share_fetch.py",
     "server/share/share_partitions.py": "tests/server/handlers/test_share_dead_letters.py",
     "server/share_state/answers.py": "tests/server/handlers/test_share_group_state.py",

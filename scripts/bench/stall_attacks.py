@@ -12,6 +12,7 @@ import random
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from compat_tests.times import TODAY_MS
@@ -28,12 +29,15 @@ from ottla.wire.messages import (
     describe_producers,
     fetch,
     find_coordinator,
+    initialize_share_group_state,
     list_offsets,
     metadata,
     offset_commit,
     offset_fetch,
     produce,
+    share_fetch,
 )
+from ottla.wire.primitives import uuid_to_text
 from ottla.wire.records import Record, build_batch
 
 MIB: Final = 1 << 20
@@ -45,6 +49,8 @@ LOT: Final = 500
 """How many requests are sent before their answers are read, or things made by one request."""
 SETTLE_S: Final = 60.0
 """How long a broker has for what an attack needs before it begins."""
+SHARE_COORDINATOR: Final = 2
+MEMBER: Final = uuid_to_text(bytes(range(16)))
 Frames = Callable[[Connection], Iterator[bytes]]
 """Makes the frames of one connection, without their sizes; the connection is for what has to be asked first."""
 
@@ -230,6 +236,54 @@ def unknown_fetches(connection: Connection) -> Iterator[bytes]:
     )
 
 
+def share_group_of(partitions: int) -> Callable[[Connection], object]:
+    """Has a share group begin in so many partitions of a topic."""
+
+    def make(connection: Connection) -> None:
+        create("shared", partitions)(connection)
+        topic_id = id_of("shared", connection)
+        key = f"g:{uuid_to_text(topic_id)}:0"
+        asked = find_coordinator.FindCoordinatorRequest(key_type=SHARE_COORDINATOR, coordinator_keys=[key])
+        wait_for(lambda: connection.call(asked, 6, SETTLE_S).coordinators[0].error_code == 0, "no coordinator", SETTLE_S)
+        for first in range(0, partitions, LOT):
+            indexes = range(first, min(partitions, first + LOT))
+            states = [initialize_share_group_state.PartitionData(index, 1, 0) for index in indexes]
+            begun = initialize_share_group_state.InitializeShareGroupStateRequest(
+                "g", [initialize_share_group_state.InitializeStateData(topic_id, states)]
+            )
+            wait_for(partial(_has_begun, connection, begun), "the group does not begin", SETTLE_S)
+
+    return make
+
+
+def _has_begun(connection: Connection, request: initialize_share_group_state.InitializeShareGroupStateRequest) -> bool:
+    answer = connection.call(request, 0, SETTLE_S)
+    return not any(each.error_code for result in answer.results for each in result.partitions)
+
+
+def id_of(topic: str, connection: Connection) -> bytes:
+    asked = metadata.MetadataRequest([metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    topic_id: bytes = connection.call(asked, 12, SETTLE_S).topics[0].topic_id
+    return topic_id
+
+
+def shared(topic_id: bytes, partitions: int, epoch: int = 0) -> share_fetch.ShareFetchRequest:
+    names = [share_fetch.FetchPartition(index, 0, []) for index in range(partitions)]
+    topics = [share_fetch.FetchTopic(topic_id, names)] if names else []
+    return share_fetch.ShareFetchRequest("g", MEMBER, epoch, 0, 1, MIB, 500, 500, topics=topics, forgotten_topics_data=[])
+
+
+def session_of(partitions: int, times: int) -> Frames:
+    """Returns the frames that open a share session of so many partitions, and fetch in it so often without naming any."""
+
+    def frames(connection: Connection) -> Iterator[bytes]:
+        yield framed(shared(id_of("shared", connection), partitions), 1)
+        for epoch in range(1, times + 1):
+            yield framed(shared(b"", 0, epoch), 1, epoch)
+
+    return frames
+
+
 def unfinished(connection: Connection) -> Iterator[bytes]:
     yield bytes(3 * MIB)
 
@@ -376,6 +430,12 @@ def with_memory_or_topics() -> list[Attack]:
     return [
         Attack("200 unfinished frames of 100 MB, 3 MB of each", unfinished, connections=200, left_open=True, uses_up=True),
         Attack("300 fetch sessions of 20,000 unknown partitions", unknown_fetches, connections=300, uses_up=True),
+        Attack(
+            "ShareFetch of 20,000 unknown partitions",
+            pipelined(lambda: shared(bytes(range(16)), 20_000), 1),
+            lambda connection: connection.call(shared(bytes(range(16)), 1), 1, SETTLE_S),
+        ),
+        Attack("ShareFetch x 10 in a session of 9,990 partitions", session_of(9_990, 10), share_group_of(9_990), uses_up=True),
         Attack("CreateTopics of 5,000", pipelined(lambda: many_topics(5 * THOUSAND), 7), uses_up=True),
         Attack("CreateTopics of one topic of 9,990 partitions", pipelined(lambda: wide_topic(9_990), 7), uses_up=True),
         Attack("DeleteTopics of 5,000", pipelined(lambda: deletions(5 * THOUSAND), 6), created(5 * THOUSAND)),

@@ -105,6 +105,16 @@ def in_runs(items: Sequence[T], length: int) -> Iterator[Sequence[T]]:
         yield items[start : start + length]
 
 
+def at_once(steps: Steps[T]) -> T:
+    """Returns what steps return that are so few that they need not pause. They must not wait for anything."""
+    try:
+        while True:
+            awaited = next(steps)
+            assert awaited is None
+    except StopIteration as end:
+        return cast(T, end.value)
+
+
 def take_steps(steps: Steps[T], clock: Clock, on_pause: Callable[[], object] | None = None) -> T | Promise[T]:
     """Returns what the steps return at last, or a promise of it if they take longer than one turn. `on_pause` and errors are as
     in `answer_in_turns`.

@@ -104,11 +104,13 @@ def share_group_state(broker: BrokerContext) -> ShareGroupState:
 
 def share_partitions(broker: BrokerContext) -> SharePartitions:
     """Makes the broker's share partitions, which follow the metadata from now on."""
+    from ottla.server.share.sessions import ShareSessions
     from ottla.server.share.share_partitions import SharePartitions
 
-    persister = broker.share_persister()
+    persister, fetch_sessions = broker.share_persister(), broker.fetch_sessions
+    sessions = ShareSessions(fetch_sessions.max_bytes // 2, fetch_sessions.lend)
     return SharePartitions(
-        persister, broker.settings, broker.metadata, broker.replicas, broker.clock, broker.controller, broker.workers
+        persister, broker.settings, broker.metadata, broker.replicas, broker.clock, broker.controller, broker.workers, sessions
     )
 
 

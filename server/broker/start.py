@@ -180,6 +180,7 @@ class Shares(NamedTuple):
 
     connections: int
     fetch_sessions: int
+    """Including share sessions, which may have half of it (optional_parts.py)."""
     producers: int
 
 

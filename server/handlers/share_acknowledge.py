@@ -6,21 +6,23 @@
   INVALID_RECORD_STATE if the member does not hold the records, or no longer does; 3 UNKNOWN_TOPIC_OR_PARTITION if nobody fetches
   from the partition; 6 NOT_LEADER_OR_FOLLOWER; 15 COORDINATOR_NOT_AVAILABLE; 100 UNKNOWN_TOPIC_ID.
 - v2 renews locks (KIP-1222), if the request asks for it and the group allows it.
+- What is about many partitions or acknowledgements is carried out in turns (server/base/turns.py).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from ottla.server.base.answers import map_answer
+from ottla.server.base.answers import chain_answer, map_answer
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, all_kept, at_once, take_steps
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
-from ottla.server.share.acknowledging import Outcome, acknowledge_all, request_error
+from ottla.server.share.acknowledging import Outcome, Outcomes, acknowledge_all, is_long, request_error, when_written
 from ottla.server.share.persister import ShareError
-from ottla.server.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey
+from ottla.server.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.share_acknowledge import (
     LeaderIdAndEpoch,
@@ -36,7 +38,10 @@ TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP), Need(Operation.READ
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-def handle(body: ShareAcknowledgeRequest, request: Request) -> ShareAcknowledgeResponse | Promise[ShareAcknowledgeResponse]:
+_Answer = ShareAcknowledgeResponse | Promise[ShareAcknowledgeResponse]
+
+
+def handle(body: ShareAcknowledgeRequest, request: Request) -> _Answer:
     broker = request.broker
     refused = request_error(body.group_id, body.member_id, broker.metadata)
     if refused is not None:
@@ -54,18 +59,38 @@ def handle(body: ShareAcknowledgeRequest, request: Request) -> ShareAcknowledgeR
             session.step(epoch)
     except ShareError as error:
         return _refusal(error)
-    outcome = acknowledge_all(shares, broker.metadata, key, body.topics, request.api_version, renews=body.is_renew_ack)
-    if epoch == FINAL_EPOCH:
-        shares.release(session)
+    if is_long(body.topics):
+        return take_steps(_answer_in_turns(body, session, request), broker.clock)
+    outcomes = when_written(at_once(_acknowledge(body, key, request)))
+    released = shares.release(session) if epoch == FINAL_EPOCH else None
     lock_ms = shares.settings(key.group_id).record_lock_duration_ms
-    return map_answer(outcome, lambda found: _answer(found, lock_ms, request))
+    answer = map_answer(outcomes, lambda found: at_once(_response(found, lock_ms, request)))
+    return chain_answer(released, lambda _: answer)
+
+
+def _acknowledge(body: ShareAcknowledgeRequest, key: SessionKey, request: Request) -> Steps[Outcomes]:
+    broker = request.broker
+    return acknowledge_all(
+        broker.share_partitions(), broker.metadata, key, body.topics, request.api_version, renews=body.is_renew_ack
+    )
+
+
+def _answer_in_turns(body: ShareAcknowledgeRequest, session: ShareSession, request: Request) -> Steps[ShareAcknowledgeResponse]:
+    """Carries out a request about much."""
+    shares = request.broker.share_partitions()
+    outcomes = yield from _acknowledge(body, session.key, request)
+    released = shares.release(session) if body.share_session_epoch == FINAL_EPOCH else None
+    lock_ms = shares.settings(session.key.group_id).record_lock_duration_ms
+    (found,) = yield from all_kept([when_written(outcomes)])
+    yield from all_kept([released])
+    return (yield from _response(found, lock_ms, request))
 
 
 def _refusal(error: ShareError) -> ShareAcknowledgeResponse:
     return ShareAcknowledgeResponse(error_code=error.code)
 
 
-def _answer(outcome: Outcome, lock_ms: int, request: Request) -> ShareAcknowledgeResponse:
+def _response(outcome: Outcome, lock_ms: int, request: Request) -> Steps[ShareAcknowledgeResponse]:
     topics: dict[bytes, list[PartitionData]] = {}
     endpoints: dict[int, NodeEndpoint] = {}
     for (topic_id, index), error in outcome.items():
@@ -79,6 +104,7 @@ def _answer(outcome: Outcome, lock_ms: int, request: Request) -> ShareAcknowledg
                 if hint.host is not None:
                     endpoints[hint.leader_id] = NodeEndpoint(hint.leader_id, hint.host, hint.port, hint.rack)
         topics.setdefault(topic_id, []).append(data)
+        yield None
     responses = [ShareAcknowledgeTopicResponse(topic_id, partitions) for topic_id, partitions in topics.items()]
     return ShareAcknowledgeResponse(
         responses=responses, acquisition_lock_timeout_ms=lock_ms, node_endpoints=list(endpoints.values())

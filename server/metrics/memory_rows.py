@@ -13,6 +13,7 @@ from ottla.server.metrics.sources import Sources
 
 if TYPE_CHECKING:
     from ottla.server.network.client_memory import ClientMemory
+    from ottla.server.share.sessions import ShareSessions
 
 
 def _account_row(value: Callable[[ClientMemory], float]) -> Rows:
@@ -27,6 +28,7 @@ def _uses(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
     for listener in sources.listeners[:1]:
         yield ("connections",), listener.context.memory.held
     yield ("fetch_sessions",), sources.context.fetch_sessions.held_bytes
+    yield ("share_sessions",), _of_share_sessions(lambda sessions: sessions.held_bytes, sources)
     yield ("producer_ids",), PRODUCER_BYTES * sum(len(log.producers) for log in list(sources.logs.logs.values()))
 
 
@@ -36,6 +38,15 @@ def _limit(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
 
 def _session_partitions(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
     yield (), sources.context.fetch_sessions.partition_count
+
+
+def _of_share_sessions(value: Callable[[ShareSessions], int], sources: Sources) -> int:
+    shares = sources.context.existing_share_partitions
+    return 0 if shares is None else value(shares.sessions)
+
+
+def _share_session_row(value: Callable[[ShareSessions], int]) -> Rows:
+    return lambda sources: iter([((), _of_share_sessions(value, sources))])
 
 
 def _refused_requests(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
@@ -55,7 +66,8 @@ MEMORY_ROWS: Final[tuple[Row, ...]] = (
         "ottla_client_memory_bytes",
         "gauge",
         ("use",),
-        "What the broker holds for clients: requests and answers of connections, fetch sessions, producer ids of partitions.",
+        "What the broker holds for clients: requests and answers of connections, fetch and share sessions, producer "
+        "ids of partitions.",
         _uses,
     ),
     (
@@ -99,6 +111,27 @@ MEMORY_ROWS: Final[tuple[Row, ...]] = (
         (),
         "Partitions in fetch sessions.",
         _session_partitions,
+    ),
+    (
+        "kafka_server_sharesessioncache_sharesessionscount",
+        "gauge",
+        (),
+        "Share sessions.",
+        _share_session_row(len),
+    ),
+    (
+        "kafka_server_sharesessioncache_sharepartitionscount",
+        "gauge",
+        (),
+        "Partitions in share sessions.",
+        _share_session_row(lambda sessions: sessions.partition_count),
+    ),
+    (
+        "kafka_server_sharesessioncache_sharesessionevictions_total",
+        "counter",
+        (),
+        "Share sessions that were evicted, because their connection held more than one for which there was no room.",
+        _share_session_row(lambda sessions: sessions.evictions),
     ),
     (
         "ottla_log_forgotten_producer_ids",

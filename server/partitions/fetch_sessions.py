@@ -12,9 +12,11 @@ unused longest, if that is more than two minutes; else, among those older than t
 the new one has more. If neither exists, the client gets no session (id 0) and goes on naming everything.
 
 Sessions may hold `max_bytes` together, counted as PARTITION_BYTES for each partition; a new one evicts others for that, too. If
-one that grows finds no room, it ends, and its client is answered 70 FETCH_SESSION_ID_NOT_FOUND and begins with a full fetch. In
-Kafka only their number is limited. As there, a session outlives its connection, since a client may go on with it on another one.
-But it is then the first to be evicted, however young it is: Kafka's own clients ask for a new one after they have reconnected.
+one that grows finds no room, it ends, and its client is answered 70 FETCH_SESSION_ID_NOT_FOUND and begins with a full fetch. What
+share sessions hold (server/share/sessions.py) is taken from that. In Kafka only their number is limited. As there, a session
+outlives its connection: Kafka's own clients go on with it on another one if none of their fetches was under way when the first
+was closed, say, because it was idle. But it is then the first to be evicted, however young it is: if a fetch was under way, they
+ask for a new session.
 
 Partitions that do not exist stay in a session, as in Kafka, because an answer has to say when they appear. But nobody needs a
 session for many of them: one with more than UNKNOWN_KEPT, or with one that no topic can be called, is not begun or ends.
@@ -241,6 +243,16 @@ class FetchSessions:
     def held_bytes(self) -> int:
         """Returns about how much memory the sessions take."""
         return self.partition_count * PARTITION_BYTES
+
+    def lend(self, lent_bytes: int) -> None:
+        """Leaves so many of the bytes to others from now on. What then has no room is evicted, however young it is: a client
+        without a session names everything.
+        """
+        self._max_partitions = (self.max_bytes - lent_bytes) // PARTITION_BYTES
+        while self.partition_count > self._max_partitions:
+            others = list(self._sessions.values())
+            self._remove(next((session for session in others if session.is_orphaned), others[0]).session_id)
+            self.evictions += 1
 
     def __iter__(self) -> Iterator[FetchSession]:
         """Yields all sessions, the least recently used first."""

@@ -8,15 +8,19 @@ up it gets what there is. Records are acquired only when they are answered.
 
 A partition that is not available at the beginning is answered with its error at the end, and does not keep the request from
 waiting for the others.
+
+All of this is in steps (server/base/turns.py), since a request may be about thousands of partitions. What happens to a partition
+between two of them is treated as if it had happened before: a member acquires what is available when its turn comes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.log.errors import CorruptRecord, LogError, OffsetOutOfRange
 from ottla.server.base.errors import code_of
+from ottla.server.base.turns import Steps
 from ottla.server.partitions.purgatory import Watchable
 from ottla.server.partitions.replica import Replica
 from ottla.server.share.acquiring import Acquired, Wanted, acquire
@@ -70,18 +74,12 @@ class _Read(NamedTuple):
 
 
 class ShareFetch:
-    """One request. Its `attempt` is made for the purgatory (server/partitions/purgatory.py)."""
+    """One request. Call `open` before anything else; each `attempt` is one to answer it."""
 
     __slots__ = ("_failed", "_image", "_key", "_limits", "_replicas", "_shares", "_sources")
 
     def __init__(
-        self,
-        replicas: Replicas,
-        image: MetadataImage,
-        shares: SharePartitions,
-        key: SessionKey,
-        limits: Limits,
-        partitions: Sequence[TopicIdPartition],
+        self, replicas: Replicas, image: MetadataImage, shares: SharePartitions, key: SessionKey, limits: Limits
     ) -> None:
         self._replicas = replicas
         self._image = image
@@ -90,17 +88,29 @@ class ShareFetch:
         self._limits = limits
         self._sources: list[_Source] = []
         self._failed: list[Fetched] = []
-        if limits.max_records and limits.max_bytes:
-            for name in partitions:
-                try:
-                    self._sources.append(self._open(name))
-                except ShareError as error:
-                    self._failed.append(Fetched(name, error))
+
+    def open(self, partitions: Iterable[TopicIdPartition]) -> Steps[None]:
+        """Opens the partitions from which the request fetches."""
+        if not (self._limits.max_records and self._limits.max_bytes):
+            return
+        for name in partitions:
+            try:
+                self._sources.append(self._open(name))
+            except ShareError as error:
+                self._failed.append(Fetched(name, error))
+            yield None
 
     @property
-    def watched(self) -> list[Watchable]:
-        """Returns what the fetch waits for: records in the log, and records that become available to the group again."""
-        return [watchable for source in self._sources for watchable in (source.replica, source.partition)]
+    def waits_for_nothing(self) -> bool:
+        """Returns whether there is nothing that the fetch could wait for."""
+        return not self._sources
+
+    @property
+    def watched(self) -> Iterable[Watchable]:
+        """Yields what the fetch waits for: records in the log, and records that become available to the group again."""
+        for source in self._sources:
+            yield source.replica
+            yield source.partition
 
     def _open(self, name: TopicIdPartition) -> _Source:
         replica = self._replicas.get_by_id(*name)
@@ -110,12 +120,12 @@ class ShareFetch:
             raise ShareError(code, None)
         return _Source(name, replica, self._shares.load(self._key.group_id, replica))
 
-    def attempt(self, last: bool) -> list[Fetched] | None:
+    def attempt(self, last: bool) -> Steps[list[Fetched] | None]:
         """Returns the results for the answer, or None if the request should wait. The last attempt always returns results."""
         if not self._sources:
             return self._failed
-        reads = self._read()
-        if not last and not self._is_enough(reads):
+        reads, is_enough = yield from self._read()
+        if not last and not is_enough:
             return None
         left = self._limits.max_records
         fetched = []
@@ -123,15 +133,32 @@ class ShareFetch:
             result = self._acquire(read, left)
             left -= sum(acquired.size for acquired in result.acquired)
             fetched.append(result)
+            yield None
         return fetched + self._failed
 
-    def _read(self) -> list[_Read]:
-        loaded = [source for source in self._sources if self._shares.get(self._key.group_id, source.name) is source.partition]
-        ready = [(source, source.partition.next_fetch_offset()) for source in loaded if source.partition.can_acquire()]
-        # Partitions that have not moved since they were last read come first.
-        ready.sort(key=lambda source_and_offset: source_and_offset[0].partition.looked_at != source_and_offset[1])
+    def _is_loaded(self, source: _Source) -> bool:
+        """Returns whether the group still has this share partition here."""
+        return self._shares.get(self._key.group_id, source.name) is source.partition
+
+    def _ready(self) -> Steps[list[tuple[_Source, int]]]:
+        """Finds the partitions from which something can be acquired, with the offset to read; those that have not moved since
+        they were last read come first.
+        """
+        first: list[tuple[_Source, int]] = []
+        others: list[tuple[_Source, int]] = []
+        for source in self._sources:
+            partition = source.partition
+            if self._is_loaded(source) and partition.can_acquire():
+                offset = partition.next_fetch_offset()
+                (first if partition.looked_at == offset else others).append((source, offset))
+            yield None
+        return first + others
+
+    def _read(self) -> Steps[tuple[list[_Read], bool]]:
+        """Reads the partitions; returns what was read, and whether it is worth an answer now."""
+        ready = yield from self._ready()
         reads: list[_Read] = []
-        found = 0
+        found, is_enough = 0, False
         for source, offset in ready:
             log = source.replica.log
             source.partition.looked_at = offset
@@ -141,10 +168,14 @@ class ShareFetch:
                 records = log.read(offset, limit, upto=self._upto(source), min_one_batch=not found)
             except LogError as error:
                 reads.append(_Read(source, offset, None, error))
-                continue
-            found += len(records) if records is not None else 0
-            reads.append(_Read(source, offset, records))
-        return reads
+                is_enough = True
+            else:
+                if records is not None:
+                    found += len(records)
+                    is_enough |= records.file is not log.segments.active.file
+                reads.append(_Read(source, offset, records))
+            yield None
+        return reads, is_enough or (bool(reads) and found >= self._limits.min_bytes)
 
     def _upto(self, source: _Source) -> int:
         log = source.replica.log
@@ -154,28 +185,17 @@ class ShareFetch:
     def _read_committed(self) -> bool:
         return self._shares.settings(self._key.group_id).read_committed
 
-    def _is_enough(self, reads: Sequence[_Read]) -> bool:
-        found = 0
-        for read in reads:
-            if read.error is not None:
-                return True
-            if read.records is not None:
-                if read.records.file is not read.source.replica.log.segments.active.file:
-                    return True
-                found += len(read.records)
-        return bool(reads) and found >= self._limits.min_bytes
-
     def _acquire(self, read: _Read, left: int) -> Fetched:
         source, partition = read.source, read.source.partition
         try:
             if read.error is not None:
                 raise read.error
-            if read.records is None:
+            if read.records is None or not self._is_loaded(source):
                 return Fetched(source.name)
             log = source.replica.log
             with log.directory.guard(f"reading {log.path}"):
                 limits = self._limits
-                batches = batches_in(read.records, partition.end, left)
+                batches = batches_in(read.records, partition.end, min(left, partition.settings().max_record_locks))
                 wanted = Wanted(self._key.member_id, left, limits.batch_size, limits.strict)
                 acquired = acquire(partition, wanted, read.fetch_offset, batches)
                 if acquired and self._read_committed:

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.server.base.answers import chain_answer, map_answer
 from ottla.server.base.clock import Cancellable, Clock
 from ottla.server.base.promise import Promise
+from ottla.server.share.changes import Changes
 from ottla.server.share.persister import Persister, ShareError, to_share_error, with_share_errors
 from ottla.server.share.share_group_config import ShareGroupConfig
 from ottla.server.share.states import (
@@ -46,7 +47,7 @@ from ottla.server.share.states import (
     RecordState,
     Run,
 )
-from ottla.server.share_state.batches import NO_OFFSET, StateBatch
+from ottla.server.share_state.batches import NO_OFFSET
 from ottla.server.share_state.errors import ShareStateError
 from ottla.server.share_state.state import SharePartition as SharePartitionKey
 from ottla.wire.errors import ErrorCode
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.server.share.share_partition")
 
+CLOSED: Final = 0.0
+"""When the timer of a closed share partition fires: no deadline is earlier, so that it is never set again."""
 _INVALID_STATE: Final = ErrorCode.INVALID_RECORD_STATE
 _LOADED_STATES: Final = {int(state): AVAILABLE if state is ACQUIRED else state for state in RecordState}
 """For each stored state, the state after loading. Acquired records become available, since the stored state names no member."""
@@ -172,7 +175,7 @@ class SharePartition:
 
     def _finish_archiving(self) -> None:
         """Archives the records that Kafka left in the state ARCHIVING. Raises ShareError."""
-        changes = _Changes(self)
+        changes = Changes()
         limit = self.settings().delivery_count_limit
         for batch in self.batches:
             run = batch.whole
@@ -254,7 +257,7 @@ class SharePartition:
         them is carried out. Returns a promise if they are written later; it fails with ShareError if they are lost, and with them
         the share partition.
         """
-        changes = _Changes(self)
+        changes = Changes()
         try:
             for acknowledged in acknowledgements:
                 if acknowledged.last < self.start:
@@ -266,6 +269,15 @@ class SharePartition:
         except ShareError:
             changes.undo()
             raise
+
+    def check_acknowledged(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> None:
+        """Raises ShareError if acknowledgements would be refused by what is in flight now, and changes nothing."""
+        for acknowledged in acknowledgements:
+            if acknowledged.last < self.start:
+                continue
+            for batch in self._acknowledged_batches(acknowledged):
+                for run in batch.overlapping(max(acknowledged.first, self.start), acknowledged.last):
+                    _check_held(run, member_id)
 
     def _acknowledged_batches(self, acknowledged: Acknowledgement) -> list[InFlightBatch]:
         index = self.floor(acknowledged.first)
@@ -283,7 +295,7 @@ class SharePartition:
         text = f"The {which} offset is beyond everything that was acquired."
         raise ShareError(ErrorCode.INVALID_REQUEST, text)
 
-    def _acknowledge(self, member_id: str, acknowledged: Acknowledgement, batch: InFlightBatch, changes: _Changes) -> None:
+    def _acknowledge(self, member_id: str, acknowledged: Acknowledgement, batch: InFlightBatch, changes: Changes) -> None:
         """Carries out the part of one acknowledgement that is in one batch."""
         by_offset = len(acknowledged.types) > 1
         whole = batch.within(acknowledged.first, acknowledged.last) and not by_offset and not batch.first < self.start
@@ -296,17 +308,14 @@ class SharePartition:
             batch.by_offset = not whole
         first, last = max(acknowledged.first, batch.first, self.start), min(acknowledged.last, batch.last)
         for run in list(batch.overlapping(first, last)):
-            if run.state is not ACQUIRED:
-                raise ShareError(_INVALID_STATE, "One of the records is not acquired.")
-            if run.member_id != member_id:
-                raise ShareError(_INVALID_STATE, "Another member holds one of the records.")
+            _check_held(run, member_id)
             if not by_offset:
                 self._settle(batch, run, acknowledged.types[0], changes)
                 continue
             for part, kind in _split_by_type(run, acknowledged):
                 self._settle(batch, part, kind, changes)
 
-    def _settle(self, batch: InFlightBatch, run: Run, kind: int, changes: _Changes) -> None:
+    def _settle(self, batch: InFlightBatch, run: Run, kind: int, changes: Changes) -> None:
         settings = self.settings()
         if kind == REJECT:
             changes.give_up(batch, run, rejected=True)
@@ -322,7 +331,7 @@ class SharePartition:
         """Makes what a member holds available to others, because the member is gone. If it raises ShareError, the member holds
         its records until the locks end.
         """
-        changes = _Changes(self)
+        changes = Changes()
         for batch in self.batches:
             for run in list(batch.runs):
                 if run.state is ACQUIRED and run.member_id == member_id:
@@ -333,7 +342,7 @@ class SharePartition:
             changes.undo()
             raise
 
-    def _release_run(self, batch: InFlightBatch, run: Run, changes: _Changes) -> None:
+    def _release_run(self, batch: InFlightBatch, run: Run, changes: Changes) -> None:
         """Makes an acquired run available again, and archives the part of it that is below the start."""
         limit = self.settings().delivery_count_limit
         batch.by_offset |= batch.first < self.start <= batch.last
@@ -357,13 +366,20 @@ class SharePartition:
         if self._timer is not None:
             self._timer.cancel()
         self._fires_at = deadline
-        self._timer = self._clock.call_later(max(0.0, deadline - self._clock.monotonic()), self._end_locks)
+        self._timer = self._clock.call_later(max(0.0, deadline - self._clock.monotonic()), self._locks_are_over)
+
+    def _locks_are_over(self) -> None:
+        """Has the locks end when it is their turn: a member may hold records of thousands of partitions."""
+        self._timer = None
+        self._clock.turns.queue(self._clock, lambda until: self._end_locks())
 
     def _end_locks(self) -> None:
         """Ends the locks whose time is over, whether the persister can write that or not."""
-        self._timer, self._fires_at = None, float("inf")
+        if self._fires_at == CLOSED:
+            return
+        self._fires_at = float("inf")
         now = self._clock.monotonic()
-        changes = _Changes(self)
+        changes = Changes()
         earliest = float("inf")
         for batch in self.batches:
             for run in list(batch.runs):
@@ -382,12 +398,12 @@ class SharePartition:
         """Ends the share partition and wakes the fetches that wait for it, so that they find that it is gone."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._fires_at = None, 0.0  # so that it is never set again
+        self._timer, self._fires_at = None, CLOSED
         self.wake()
 
     # Applying changes
 
-    def _apply(self, changes: _Changes) -> Promise[None] | None:
+    def _apply(self, changes: Changes) -> Promise[None] | None:
         """Writes changes and follows them up. Raises ShareError if they cannot be written; the caller then undoes them. Returns a
         promise if they are written later.
         """
@@ -397,7 +413,7 @@ class SharePartition:
         self._after(changes)
         return written
 
-    def _write(self, changes: _Changes) -> Promise[None] | None:
+    def _write(self, changes: Changes) -> Promise[None] | None:
         if not changes.rows:
             return None
         if changes.given_up:
@@ -420,7 +436,7 @@ class SharePartition:
             logger.warning("%r: its last changes are lost: %s", self, error)
             self._lost(self)
 
-    def _after(self, changes: _Changes) -> None:
+    def _after(self, changes: Changes) -> None:
         """Moves the start and wakes waiting fetches as changes require."""
         self.find_next |= any(row.delivery_state == AVAILABLE for row in changes.rows)
         self.advance()
@@ -480,40 +496,12 @@ class SharePartition:
                     self.find_next = True
 
 
-class _Changes:
-    """Changes that are to be written, and the batches as they were before, so that the changes can be undone."""
-
-    __slots__ = ("_before", "_partition", "given_up", "rows")
-
-    def __init__(self, partition: SharePartition) -> None:
-        self._partition = partition
-        self._before: dict[InFlightBatch, list[Run]] = {}
-        self.rows: list[StateBatch] = []
-        self.given_up: list[GivenUp] = []
-
-    def note(self, batch: InFlightBatch) -> None:
-        if batch not in self._before:
-            self._before[batch] = list(batch.runs)
-
-    def set_state(self, batch: InFlightBatch, run: Run, state: RecordState) -> None:
-        self.note(batch)
-        batch.put(run.with_state(state))
-        self.rows.append(StateBatch(run.first, run.last, run.delivery_count, state))
-
-    def give_up(self, batch: InFlightBatch, run: Run, *, rejected: bool) -> None:
-        self.given_up.append(GivenUp(run, rejected))
-        self.set_state(batch, run, ARCHIVED)
-
-    def release(self, batch: InFlightBatch, run: Run, state: RecordState, delivery_limit: int) -> None:
-        """Puts a run into `state`. Records that were delivered `delivery_limit` times are given up, not made available again."""
-        if state is AVAILABLE and run.delivery_count >= delivery_limit:
-            self.give_up(batch, run, rejected=False)
-        else:
-            self.set_state(batch, run, state)
-
-    def undo(self) -> None:
-        for batch, runs in self._before.items():
-            batch.runs = runs
+def _check_held(run: Run, member_id: str) -> None:
+    """Raises ShareError unless the member holds these records."""
+    if run.state is not ACQUIRED:
+        raise ShareError(_INVALID_STATE, "One of the records is not acquired.")
+    if run.member_id != member_id:
+        raise ShareError(_INVALID_STATE, "Another member holds one of the records.")
 
 
 def _split_by_type(run: Run, acknowledged: Acknowledgement) -> list[tuple[Run, int]]:

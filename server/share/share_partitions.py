@@ -8,13 +8,15 @@ are lost by that, and their members are gone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.errors import LogError
 from ottla.log.timestamps import search_timestamp
+from ottla.server.base.answers import map_answer
 from ottla.server.base.errors import code_of
+from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, Workers, in_threads, take_steps
 from ottla.server.metadata.image import BROKER, GROUP, ConfigChanged, PartitionChanged, TopicDeleted
 from ottla.server.partitions.replica import Replica
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from ottla.log.partition import PartitionLog
     from ottla.server.base.clock import Clock
     from ottla.server.base.closing import Closes
-    from ottla.server.base.promise import Promise
     from ottla.server.metadata.controller import Controller
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.partitions.replicas import Replicas
@@ -57,8 +58,9 @@ class SharePartitions:
         clock: Clock,
         controller: Controller,
         workers: Callable[[], Workers],
+        sessions: ShareSessions | None = None,
     ) -> None:
-        self.sessions = ShareSessions()
+        self._keep_sessions(ShareSessions() if sessions is None else sessions)
         self._persister = persister
         self._settings = settings
         self._image = image
@@ -75,6 +77,10 @@ class SharePartitions:
 
     def __len__(self) -> int:
         return len(self._partitions)
+
+    def _keep_sessions(self, sessions: ShareSessions) -> None:
+        self.sessions = sessions
+        sessions.released = self._release_later
 
     def settings(self, group_id: str) -> ShareGroupConfig:
         found = self._group_settings.get(group_id)
@@ -189,8 +195,11 @@ class SharePartitions:
                 self.forget(partition.key)
 
     def _forget_where(self, is_gone: Callable[[SharePartitionKey], bool]) -> None:
-        for key in [key for key in (*self._partitions, *self._loading) if is_gone(key)]:
+        for key in self._where(is_gone):
             self.forget(key)
+
+    def _where(self, is_gone: Callable[[SharePartitionKey], bool]) -> list[SharePartitionKey]:
+        return [key for key in (*self._partitions, *self._loading) if is_gone(key)]
 
     def _follow(self, event: object) -> None:
         match event:
@@ -211,45 +220,85 @@ class SharePartitions:
         """Carries out a member's acknowledgements of one partition. If it raises ShareError, nothing is acknowledged. Returns a
         promise that may fail with ShareError if they are written later.
         """
-        found = self.get(key.group_id, partition)
-        if found is None:
-            raise ShareError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The group has no records of this partition in flight.")
+        found = self._acknowledged(key, partition)
         try:
             return found.acknowledge(key.member_id, batches)
         except ShareError as error:
             self.handle_error(found, error)
             raise
 
-    def open_session(self, key: SessionKey, partitions: Named, connection: Closes) -> ShareSession:
-        """Opens a member's session, which ends with its connection. Raises ShareError if the limit of sessions is reached."""
+    def check_acknowledged(self, key: SessionKey, partition: TopicIdPartition, batches: Sequence[Acknowledgement]) -> None:
+        """Raises ShareError if these acknowledgements would be refused now."""
+        self._acknowledged(key, partition).check_acknowledged(key.member_id, batches)
+
+    def _acknowledged(self, key: SessionKey, partition: TopicIdPartition) -> SharePartition:
+        found = self.get(key.group_id, partition)
+        if found is None:
+            raise ShareError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The group has no records of this partition in flight.")
+        return found
+
+    def open_session(
+        self, key: SessionKey, partitions: Named, connection: Closes, unknown: Collection[TopicIdPartition] = ()
+    ) -> ShareSession:
+        """Opens a member's session, which ends with its connection. `unknown` are those of the partitions that do not exist.
+        Raises ShareError if there is no room for it.
+        """
         is_known = self.sessions.knows(connection)
-        session = self.sessions.open(key, partitions, connection, self.session_limit)
+        session = self.sessions.open(key, partitions, connection, self.session_limit, unknown)
         if not is_known:
             connection.on_close(self.connection_lost)
         return session
 
-    def release(self, session: ShareSession) -> None:
-        """Ends a session, and with it the locks of its member."""
-        self.sessions.close(session.key)
-        for partition in session.partitions:
-            found = self.get(session.key.group_id, partition)
-            if found is None:
-                continue
-            try:
-                found.release(session.key.member_id)
-            except ShareError as error:
-                logger.warning("%r: the records of member %s stay locked: %s", found, session.key.member_id, error)
-                self.handle_error(found, error)
+    def release(self, session: ShareSession) -> Promise[None] | None:
+        """Ends a session, and with it the locks of its member. Returns a promise that is kept when none is left, if that takes
+        longer than a turn; whoever waits for it may give up.
+        """
+        if self.sessions.is_open(session):
+            self.sessions.close(session.key)
+        released: Promise[None] | None = take_steps(self._release_all(session), self._clock)
+        return map_answer(released, lambda _: None)
+
+    def _release_later(self, session: ShareSession) -> None:
+        """Ends the locks of the member of a session that has been closed."""
+        take_steps(self._release_all(session), self._clock)
+
+    def _release_all(self, session: ShareSession) -> Steps[None]:
+        """Makes steps that end the locks of a member whose session is closed."""
+        yield from self._release_locks(session)
         group_id = session.key.group_id
         if not any(key.group_id == group_id for key in self._partitions):
             self.sessions.forget_group(session.connection, group_id)
 
+    def _release_locks(self, session: ShareSession) -> Steps[None]:
+        group_id, member_id = session.key
+        for partition in list(session.partitions):
+            if self.sessions.has_member(session.key):
+                return  # the member has come back, and keeps what it holds
+            found = self.get(group_id, partition)
+            if found is not None:
+                try:
+                    found.release(member_id)
+                except ShareError as error:
+                    logger.warning("%r: the records of member %s stay locked: %s", found, member_id, error)
+                    self.handle_error(found, error)
+            yield None
+
     def connection_lost(self, connection: object) -> None:
         """Ends the sessions that a closed connection had opened."""
-        for session in self.sessions.of_connection(connection):
-            self.release(session)
+        sessions = self.sessions.of_connection(connection)
+        for session in sessions:
+            self.sessions.close(session.key)
+        take_steps(self._release_connection(connection, sessions), self._clock)
+
+    def _release_connection(self, connection: object, sessions: Iterable[ShareSession]) -> Steps[None]:
+        for session in sessions:
+            yield from self._release_locks(session)
         empty = self.sessions.empty_groups(connection)
-        if empty:
-            self._forget_where(lambda key: key.group_id in empty)
-            for group_id in empty:
-                self._group_settings.pop(group_id, None)
+        if not empty:
+            return
+        for key in self._where(lambda key: key.group_id in empty):
+            if not self.sessions.has_group(key.group_id):  # else somebody has come meanwhile
+                self.forget(key)
+            yield None
+        for group_id in empty:
+            self._group_settings.pop(group_id, None)

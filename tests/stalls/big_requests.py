@@ -50,9 +50,16 @@ def topic_name(number: int) -> str:
     return f"many-{number}"
 
 
-def big_requests(api: Api, version: int, most: int, topic: str, topic_ids: list[bytes]) -> Iterator[BigRequest]:
+def big_requests(
+    api: Api,
+    version: int,
+    most: int,
+    topic: str,
+    topic_ids: list[bytes],
+    change: Callable[[Any], Any] = lambda request: request,
+) -> Iterator[BigRequest]:
     """Yields, for each list, the requests in which it is so long that the request has about `most` items. `topic_ids` begins with
-    the id of `topic`."""
+    the id of `topic`. `change` returns what is sent in place of a request."""
     maker = Maker(api.module, topic, topic_ids[0], 1)
     encode = import_module(f"ottla.wire.messages.{api.module}").ENCODE_REQUEST[version]
     layout = layout_of(api.key, version)
@@ -63,7 +70,8 @@ def big_requests(api: Api, version: int, most: int, topic: str, topic_ids: list[
 
                 def body(count: int, path: Way = path, name: str = field.name, way: str = way) -> bytes:
                     parts: list[Any] = []
-                    encode(maker.request(api, path, _lengthened(way, count, name, topic_ids)), parts)
+                    request = maker.request(api, path, _lengthened(way, count, name, topic_ids))
+                    encode(change(copy.deepcopy(request)), parts)
                     return b"".join(parts)
 
                 try:

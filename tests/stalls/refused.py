@@ -21,8 +21,6 @@ ALWAYS_REFUSED: Final[dict[str, str]] = {
     "ConsumerGroupHeartbeat": "only the first heartbeat has topics, and a group's member that is not known has none",
     "ListConfigResources.resource_types": "there are five types of resources, and others are refused",
     "ShareGroupHeartbeat.subscribed_topic_names": "the group is one of another type",
-    "ShareFetch": "a session that is not open has no acknowledgements",
-    "ShareAcknowledge": "there is no session of this member",
     "AddRaftVoter.listeners": "another cluster is meant",
     "ReadShareGroupState": "the group's state is not there, so that every partition of it is refused",
     "WriteShareGroupState": "the group's state is not there, so that every partition of it is refused",

@@ -39,6 +39,7 @@ from ottla.wire.messages import (
     offset_fetch,
 )
 from ottla.wire.primitives import WireStruct
+from tests.stalls import share_sessions
 from tests.stalls.sweep import InVirtualTime, Seen, Sweep, run_scaled
 
 HELD: Final = 10_000
@@ -56,11 +57,29 @@ class Large(InVirtualTime):
         for start in range(0, len(names), LOT):
             for request in self._lots(names[start : start + LOT]):
                 await self._succeed(request)
+        await self._share(names)
         for name in names:
             await self._succeed(self._commit(name, names[0]), 9)
             await self._succeed(self._commit("wide", name), 9)
             await self._succeed(init_producer_id.InitProducerIdRequest(name, 60_000))
         await self.settle()
+
+    async def _share(self, names: list[str]) -> None:
+        """Opens a share session of all topics, of which each has a record, and lets it grow to all of them."""
+        assert self.broker.context is not None
+        topic_ids = [self.broker.context.metadata.topics[name].topic_id for name in names]
+        self.share_epoch = 0
+        for start in range(0, len(names), LOT):
+            lot = topic_ids[start : start + LOT]
+            await self._succeed(share_sessions.begun(lot, 1))
+            await self._succeed(share_sessions.produced(lot, 1))
+            await self._succeed(share_sessions.fetched(lot, 1, self.share_epoch))
+            self.share_epoch += 1
+
+    def shared(self) -> Iterator[WireStruct]:
+        """Yields requests in that session that name nothing: for the records of all topics, for more of them, and for its end."""
+        for epoch in (self.share_epoch, self.share_epoch + 1, -1):
+            yield share_sessions.fetched((), 0, epoch)
 
     async def _succeed(self, request: WireStruct, version: int | None = None) -> None:
         answer = await self.ask(request, version)
@@ -163,16 +182,21 @@ class StateSweep(Sweep):
         context: Any = broker.broker.context
         dispatch = routes.Dispatch(context)
         for request in QUESTIONS:
-            messages = import_module(type(request).__module__)
-            api = APIS[messages.API_KEY]
-            parts: list[Any] = []
-            messages.ENCODE_REQUEST[api.max_version](request, parts)
-            await self._ask(dispatch, api, b"".join(parts))  # whatever is imported, is imported now
+            await self._ask_short(dispatch, request)  # whatever is imported, is imported now
             context.metadata.changes += 1  # so that what is kept is made anew
-            yield Seen(api.name, "", "", *await self._ask(dispatch, api, b"".join(parts)))
+            yield await self._ask_short(dispatch, request)
+        for request in broker.shared():
+            yield await self._ask_short(dispatch, request)
         for name, work in self._works(broker, context):
             await asyncio.sleep(10)
             yield Seen(name, "", "", await self._do(work), "answered")
+
+    async def _ask_short(self, dispatch: routes.Dispatch, request: WireStruct) -> Seen:
+        messages = import_module(type(request).__module__)
+        api = APIS[messages.API_KEY]
+        parts: list[Any] = []
+        messages.ENCODE_REQUEST[api.max_version](request, parts)
+        return Seen(api.name, "", "", *await self._ask(dispatch, api, b"".join(parts)))
 
     def _works(self, broker: Large, context: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
         """Yields what the broker does by itself, or for one short request that changes something."""

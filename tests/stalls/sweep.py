@@ -19,8 +19,10 @@ from ottla.server.handlers import BROKER, delete_acls, delete_groups, describe_a
 from ottla.server.handlers import create_acls as create_acls_handler
 from ottla.server.handlers import fetch as fetch_handler
 from ottla.server.handlers import metadata as metadata_handler
+from ottla.server.handlers import share_fetch as share_fetch_handler
 from ottla.server.metadata import access, operation, quotas, scram, snapshot_writer, standalone
 from ottla.server.requests.session import Session
+from ottla.server.share import acknowledging
 from ottla.wire.api import Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.header import decode_response_header, encode_request_header
@@ -28,7 +30,9 @@ from ottla.wire.messages import create_acls, create_topics, incremental_alter_co
 from ottla.wire.primitives import Parts
 from tests.server.broker.asked import AUTHORIZED, INTERNAL, Asked, codes
 from tests.sim.network import Port
+from tests.stalls import share_sessions
 from tests.stalls.big_requests import PARTITIONS, TOPICS, big_requests, topic_name
+from tests.stalls.share_sessions import IN_SESSIONS
 from tests.stalls.work import Time, Work, WorkClock, WorkLoop
 
 SCALE: Final = 20
@@ -72,6 +76,9 @@ BOUNDS: Final = tuple(
         (scram, "USERS_A_STEP"),
         (standalone, "_ENCODED_A_STEP"),
         (standalone, "_ENCODED_AT_ONCE"),
+        (share_fetch_handler, "AT_ONCE"),
+        (acknowledging, "AT_ONCE"),
+        (acknowledging, "CARRIED_OUT_AT_ONCE"),
         (delete_groups, "AT_ONCE"),
         (group_shard, "GROUPS_A_STEP"),
         (group_shard, "RECORDS_A_PIECE"),
@@ -118,6 +125,8 @@ class Sweep:
         dispatch = routes.Dispatch(broker.broker.context)
         seen = []
         for api in apis:
+            if api.name in IN_SESSIONS:
+                continue
             for request in big_requests(api, api.max_version, most, WIDE, topic_ids):
                 count, units, outcome = request.items, 0, ""
                 while not outcome or (outcome in TOO_MUCH and count):
@@ -125,6 +134,12 @@ class Sweep:
                     took, outcome = await self._ask(dispatch, api, request.with_items(count))
                     units, count = max(units, took), count * 4 // 5  # as many as are accepted, or a few less
                 seen.append(Seen(api.name, request.path, request.way, units, outcome))
+        for api in apis:
+            for how, change in IN_SESSIONS.get(api.name, {}).items():
+                for request in big_requests(api, api.max_version, most, WIDE, topic_ids, change):
+                    await broker.open_share_session(topic_ids, most)
+                    took, outcome = await self._ask(dispatch, api, request.with_items(request.items))
+                    seen.append(Seen(api.name, request.path, f"{request.way}, {how}", took, outcome))
         return seen
 
     async def _ask(self, dispatch: routes.Dispatch, api: Api, body: bytes) -> tuple[int, str]:
@@ -197,6 +212,14 @@ class InVirtualTime(Asked):
         """Adds those of RULES access rules that are not there: a request may have removed them."""
         rules = [create_acls.AclCreation(2, f"ruled-{number}", 3, "User:u", "*", 3, 3) for number in range(RULES // self.scale)]
         await self.ask(create_acls.CreateAclsRequest(rules))
+
+    async def open_share_session(self, topic_ids: list[bytes], records: int) -> None:
+        """Opens a share session of all partitions, whose member holds so many records of each topic's first one."""
+        await self.ask(share_sessions.begun(topic_ids[:1], PARTITIONS))
+        await self.ask(share_sessions.begun(topic_ids[1:], 1))
+        await self.ask(share_sessions.produced(topic_ids, records))
+        opened = await self.ask(share_sessions.fetched(topic_ids, 1))
+        assert {part.error_code for topic in opened.responses for part in topic.partitions} == {0}, opened
 
     async def wait_for(self, answer: Any) -> Any:
         return (await asyncio.wait_for(_done(answer), PATIENCE_S)).result()

@@ -25,7 +25,7 @@ class NodeSharePartitions(SharePartitions):
 
     def __init__(self, shared: SharePartitions, node_id: int) -> None:
         vars(self).update(vars(shared))  # the same dictionaries
-        self.sessions = ShareSessions()
+        self._keep_sessions(ShareSessions(shared.sessions.max_bytes))
         self._node_id = node_id
 
     def get(self, group_id: str, partition: TopicIdPartition) -> SharePartition | None:
@@ -38,9 +38,9 @@ class NodeSharePartitions(SharePartitions):
             raise ShareError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
         return super().load(group_id, replica)
 
-    def _forget_where(self, is_gone: Callable[[SharePartitionKey], bool]) -> None:
+    def _where(self, is_gone: Callable[[SharePartitionKey], bool]) -> list[SharePartitionKey]:
         """See SharePartitions. What other nodes lead stays."""
-        super()._forget_where(lambda key: is_gone(key) and self._leads(key.topic_id, key.partition))
+        return super()._where(lambda key: is_gone(key) and self._leads(key.topic_id, key.partition))
 
     def _leads(self, topic_id: bytes, index: int) -> bool:
         image = self._image.partition_by_id(topic_id, index)

@@ -17,6 +17,7 @@ from ottla.server.base.turns import (
     Workers,
     answer_in_turns,
     answer_once,
+    at_once,
     call_in_thread,
     in_threads,
     take_steps,
@@ -49,6 +50,20 @@ def test_what_fits_into_a_turn_is_answered_at_once() -> None:
     assert answer_in_turns([1, 2], slow.answer, slow.clock, slow.pause) == [1, 4]
     assert answer_in_turns([], slow.answer, slow.clock, slow.pause) == []
     assert (slow.pauses, slow.clock.waiting) == (0, 0)
+
+
+def test_few_steps_need_no_pause() -> None:
+    def steps() -> Steps[int]:
+        yield None
+        yield None
+        return 3
+
+    def waiting() -> Steps[None]:
+        yield Promise()
+
+    assert at_once(steps()) == 3
+    with pytest.raises(AssertionError):
+        at_once(waiting())
 
 
 def test_the_rest_is_answered_in_later_turns() -> None:

@@ -14,6 +14,9 @@ import pytest
 from ottla.log.errors import InconsistentMetadata, LogDirLocked
 from ottla.server.base.randomness import from_seed
 from ottla.server.broker.broker import Broker
+from ottla.server.partitions.fetch_sessions import PARTITION_BYTES
+from ottla.server.requests.session import Session
+from ottla.server.share.sessions import SessionKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_topics, find_coordinator, incremental_alter_configs, join_group, metadata
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -361,3 +364,19 @@ def test_the_settings_of_memory_reach_connections_sessions_and_partitions() -> N
         return result
 
     assert asyncio.run(scenario()) == (4_000_000, 2_000_000, 2_000_000, 77, 2_000_000 // 512)
+
+
+def test_what_share_sessions_hold_is_taken_from_fetch_sessions() -> None:
+    async def scenario() -> tuple[int, int, int]:
+        broker = Broker(config(ottla_client_memory_bytes="8000000"), disk=disk())
+        await broker.start()
+        assert broker.context is not None
+        fetch_sessions, sessions = broker.context.fetch_sessions, broker.context.share_partitions().sessions
+        before = fetch_sessions._max_partitions
+        named = {(b"t" * 16, index): "t" for index in range(1000)}
+        sessions.open(SessionKey("g", "m"), named, Session("PLAINTEXT", "127.0.0.1"), 9)
+        result = sessions.max_bytes, sessions.held_bytes, (before - fetch_sessions._max_partitions) * PARTITION_BYTES
+        await broker.stop()
+        return result
+
+    assert asyncio.run(scenario()) == (1_000_000, 300_000, 300_000)

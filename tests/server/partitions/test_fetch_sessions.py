@@ -284,6 +284,21 @@ def test_sessions_are_bounded_by_the_partitions_in_them() -> None:
     assert (client.sessions.partition_count, client.sessions.evictions) == (10, 1)
 
 
+def test_what_others_hold_is_taken_from_them_at_once() -> None:
+    client = Client(partitions=10)
+    first, second = client.open(0, 1, 2), client.open(*range(5))
+    client.sessions.lend(2 * PARTITION_BYTES)
+    assert client.sessions.partition_count == 8
+    client.sessions.lend(5 * PARTITION_BYTES)
+    assert client.sessions.find(first) is None, "the one that was used the least recently"
+    assert client.open(5) == 0
+    client.sessions.lend(4 * PARTITION_BYTES)
+    assert client.open(5) > 0
+    assert (client.sessions.partition_count, client.sessions.evictions) == (6, 1)
+    client.sessions.lend(10 * PARTITION_BYTES)
+    assert (client.sessions.find(second), client.sessions.partition_count) == (None, 0)
+
+
 def test_partitions_that_come_and_go_are_counted() -> None:
     client = Client(partitions=10)
     session = client.open(0, 1, 2)

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.server.partitions.fetch_sessions import UNKNOWN_KEPT
 from ottla.server.share.persister import ShareError
-from ottla.server.share.sessions import SessionKey, ShareSession, ShareSessions
+from ottla.server.share.sessions import PARTITION_BYTES, SessionKey, ShareSession, ShareSessions
 from ottla.wire.errors import ErrorCode
 
 M = SessionKey("g", "m")
@@ -107,3 +108,89 @@ def test_a_group_of_which_nothing_is_left_is_forgotten() -> None:
     sessions.forget_group(connection, "g")
     sessions.forget_group(object(), "g")
     assert sessions.empty_groups(connection) == set()
+
+
+# How much they hold
+
+
+def many(count: int) -> dict[tuple[bytes, int], str | None]:
+    return names(*((b"t" * 16, index) for index in range(count)))
+
+
+def member(name: object) -> SessionKey:
+    return SessionKey("g", str(name))
+
+
+def test_what_they_hold_is_said_whenever_it_changes() -> None:
+    said: list[int] = []
+    sessions = ShareSessions(10 * PARTITION_BYTES, said.append)
+    first = sessions.open(M, many(3), object(), limit=9)
+    sessions.reserve(first, 2, ())
+    first.update(names(T0, (b"u" * 16, 0)), [T1])
+    sessions.recount(first)
+    sessions.recount(first)
+    assert first.counted == sessions.partition_count == len(first.partitions) == 3
+    sessions.open(M, many(1), object(), limit=9)
+    sessions.recount(first)
+    sessions.close(M)
+    assert [held // PARTITION_BYTES for held in said] == [3, 5, 3, 0, 1, 0]
+    assert sessions.held_bytes == 0
+
+
+def test_there_is_room_for_so_many_partitions() -> None:
+    sessions = ShareSessions(10 * PARTITION_BYTES)
+    sessions.open(member("a"), many(5), object(), limit=9)
+    b = sessions.open(member("b"), many(5), object(), limit=9)
+    assert refusal(sessions.open, member("c"), many(5), object(), 9) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert refusal(sessions.reserve, b, 1, ()) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    sessions.reserve(b, 0, ())
+    assert (len(sessions), sessions.partition_count, sessions.evictions) == (2, 10, 0)
+    assert refusal(sessions.open, member("d"), many(11), object(), 9) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+
+
+def test_a_connection_with_many_sessions_gives_way_to_others() -> None:
+    sessions = ShareSessions()
+    released: list[ShareSession] = []
+    sessions.released = released.append
+    greedy = object()
+    for number in range(4):
+        sessions.open(member(number), names(T0), greedy, limit=4)
+    sessions.open(member("a"), names(T0), object(), limit=4)
+    assert [session.key for session in released] == [member(0)], "the oldest"
+    assert refusal(sessions.open, member(9), names(T0), greedy, 4) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    sessions.open(member("b"), names(T0), object(), limit=4)
+    assert refusal(sessions.open, member("c"), names(T0), greedy, 4) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert sessions.of_connection(greedy) == [sessions.find(member(2)), sessions.find(member(3))]
+    assert (len(sessions), sessions.evictions) == (4, 2)
+
+
+def test_a_connection_with_many_partitions_gives_way_to_others() -> None:
+    sessions, greedy = ShareSessions(10 * PARTITION_BYTES), object()
+    for number in range(5):
+        sessions.open(member(number), many(2), greedy, limit=9)
+    other = sessions.open(member("a"), many(3), object(), limit=9)
+    assert [session.key for session in sessions.of_connection(greedy)] == [member(2), member(3), member(4)]
+    sessions.reserve(other, 2, ())
+    assert (len(sessions.of_connection(greedy)), sessions.partition_count) == (2, 9)
+    assert refusal(sessions.reserve, other, 2, ()) is ErrorCode.SHARE_SESSION_LIMIT_REACHED, "it would hold more"
+    assert sessions.evictions == 3
+
+
+def test_few_partitions_of_a_session_may_be_unknown() -> None:
+    sessions = ShareSessions()
+    unknown = list(many(UNKNOWN_KEPT + 1))
+    assert refusal(sessions.open, M, names(*unknown), object(), 9, unknown) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert len(sessions) == 0
+    session = sessions.open(M, names(*unknown[1:]), object(), 9, unknown[1:])
+    assert refusal(sessions.reserve, session, 1, unknown[:1]) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    session.update({}, unknown[1:2])
+    sessions.reserve(session, 1, unknown[:1])
+    assert len(session.unknown) == UNKNOWN_KEPT
+
+
+def test_a_group_has_members_as_long_as_they_have_sessions() -> None:
+    sessions = ShareSessions()
+    sessions.open(M, {}, object(), limit=9)
+    assert (sessions.has_group("g"), sessions.has_group("h"), sessions.has_member(M)) == (True, False, True)
+    sessions.close(M)
+    assert (sessions.has_group("g"), sessions.has_member(M)) == (False, False)

@@ -5,9 +5,11 @@ leader goes on.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from ottla.server.base.clock import TURN_NS
 from ottla.server.share.persister import ShareError
 from ottla.server.share.share_partition import Acknowledgement
 from ottla.server.share.states import (
@@ -25,6 +27,7 @@ from ottla.server.share.states import (
 )
 from ottla.server.share_state.batches import StateBatch
 from ottla.wire.errors import ErrorCode
+from tests.fakes import ManualClock
 from tests.server.share.support import LOCK_SECONDS, SETTINGS, MemoryPersister, Partition, given
 
 TEN = [(0, 9)]
@@ -332,3 +335,50 @@ def test_a_log_that_lost_its_end() -> None:
     assert given(partition.acquire()) == [(10, 19, 1)]
     behind = Partition(TEN, persister=MemoryPersister(start_offset=50))
     assert (behind.share.start, behind.share.next_fetch_offset()) == (10, 10)
+
+
+# Many
+
+
+class SlowPersister(MemoryPersister):
+    """Takes a turn for each write."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def write(self, *arguments: Any, **options: Any) -> None:
+        super().write(*arguments, **options)
+        self._clock.spend(TURN_NS / 1e9)
+
+
+def test_locks_that_end_together_end_in_turns() -> None:
+    clock = ManualClock()
+    partitions = [Partition(TEN, persister=SlowPersister(clock), clock=clock) for _ in range(5)]
+    for partition in partitions:
+        partition.acquire()
+    clock.advance(LOCK_SECONDS)
+    ended = [len(partition.persister.writes) for partition in partitions]
+    assert 0 < sum(ended) < 5
+    partitions[4].share.close()
+    for _ in range(5):
+        clock.advance()
+    assert [len(partition.persister.writes) for partition in partitions] == [1, 1, 1, 1, 0], "a closed one is left alone"
+
+
+def test_acknowledgements_can_be_checked_before_they_are_carried_out(ten: Partition) -> None:
+    check = ten.share.check_acknowledged
+    check("m", [Acknowledgement(0, 4, [ACCEPT]), Acknowledgement(5, 9, [RELEASE] * 5)])
+    ten.acknowledge(0, 4, ACCEPT)
+    check("m", [Acknowledgement(0, 4, [ACCEPT]), Acknowledgement(5, 9, [ACCEPT])])
+    ten.acknowledge(7, 7, RELEASE)
+    for wrong, member, code in (
+        (Acknowledgement(5, 9, [ACCEPT]), "m", ErrorCode.INVALID_RECORD_STATE),
+        (Acknowledgement(5, 5, [ACCEPT]), "other", ErrorCode.INVALID_RECORD_STATE),
+        (Acknowledgement(8, 10, [ACCEPT]), "m", ErrorCode.INVALID_REQUEST),
+    ):
+        states = ten.states()
+        with pytest.raises(ShareError) as caught:
+            check(member, [wrong])
+        assert caught.value.code is code
+        assert ten.states() == states
