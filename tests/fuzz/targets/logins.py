@@ -7,6 +7,7 @@
 - A set of keys (JWKS) is refused with BadKeySet, or each of its keys is a public one of every algorithm that it names.
 - A text of JAAS is refused with a ConfigError that shows nothing of it, or means the same when its modules are written anew. A
   file of users is refused with BadPasswordFile, or its users are the same when their lines are written anew.
+- Rules that make users of the names in certificates and tickets are refused with a ConfigError, or make a name, or none, of any.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from ottla.security import jaas
 from ottla.security.password_file import BadPasswordFile, parse
 from ottla.security.sasl_client import NotTrusted, log_in
 from ottla.server.security.jwks import BadKeySet, Key, parse_keys
+from ottla.server.security.kerberos_names import LocalNames
 from ottla.server.security.mechanism import Challenge, Done, Exchange, Failed, Outcome
 from ottla.server.security.oauth import LONGEST_NAME, Checks, OAuthBearer, Unsecured
 from ottla.server.security.plain import Plain
+from ottla.server.security.principal import PrincipalRules
 from ottla.server.security.scram import LONGEST_MESSAGE, Credential, Scram, TokenCredential
 from ottla.server.security.signed_tokens import Expected, Signed
 from ottla.wire.scram import DIGESTS, client_proof, make_keys, salt_password, server_signature, unescape_name
@@ -44,6 +47,8 @@ _SALT: Final = b"12345678"
 _ITERATIONS: Final = 4096
 _NONCE: Final = "server"
 _LONGEST_ANSWER: Final = 2 * LONGEST_MESSAGE
+_LONGEST_NAME: Final = 24
+"""Longer ones would only show that an operator can write a pattern that takes for ever."""
 _SECRET_WORD: Final = re.compile(r"\S{20,}")
 """No message has a word of its own that is so long."""
 
@@ -295,6 +300,22 @@ def _users(data: bytes) -> None:
     assert parse("\n".join(credential.line(name) for name, credential in users.items())) == users
 
 
+def _rules(data: bytes) -> None:
+    draw = Draw(data)
+    kerberos, name, text = (
+        draw.byte() & 1,
+        draw.block().decode(errors="replace")[:_LONGEST_NAME],
+        draw.rest().decode(errors="replace"),
+    )
+    try:
+        make = LocalNames([text], "REALM").name_of if kerberos else PrincipalRules(text).user_of
+    except ConfigError:
+        return
+    user = make(name)
+    assert user is None or isinstance(user, str)
+    assert not (kerberos and user) or not {"/", "@"} & set(user or "")
+
+
 _READERS: Final[tuple[Callable[[bytes], None], ...]] = (
     _plain,
     _scram,
@@ -305,6 +326,7 @@ _READERS: Final[tuple[Callable[[bytes], None], ...]] = (
     _jwks,
     _jaas,
     _users,
+    _rules,
 )
 
 
@@ -333,6 +355,12 @@ def seeds() -> Iterator[bytes]:
             b"KafkaServer {\n  // what\n  a.B required x=y 'z'=\"\\101\\n\"; /* and */ C$ OPTIONAL;\n};\nOther {};",
             b"a.B required x=-1.5;",
             b"KafkaServer {\n  a.B required;\n};",
+        ],
+        _rules: [
+            b"\0" + block(b"CN=alice,OU=x") + b"RULE:^CN=(.*?),OU=(.*)$/$1@$2/L, RULE:(?=C).*/a\\/b/U,DEFAULT",
+            b"\1" + block(b"kafka/host@REALM") + b"RULE:[2:$1.$2;$0](k.*)s/^(k)(a)/$2$12/gL",
+            b"\1" + block(b"alice@REALM") + b"DEFAULT",
+            b"\1" + block(b"alice@OTHER") + b"RULE:[1:$1]/U",
         ],
         _users: [f"# who\n{_user_line('SCRAM-SHA-256', 32)}\n{_user_line('SCRAM-SHA-512', 64)}\n".encode()],
     }
