@@ -29,7 +29,8 @@ class TooCostly(ValueError):
 
 def check(data: bytes) -> None:
     """Raises TooCostly if the bytes ask for more than MOST_ITERATIONS or MOST_SCRYPT_BYTES."""
-    algorithm, numbers = b"", None
+    algorithm = b""
+    numbers: list[int] | None = None  # those behind a salt; None where there is none
     for tag, content in _flattened(data):
         if tag == _INTEGER and numbers is not None:
             numbers.append(int.from_bytes(content, "big", signed=True))
