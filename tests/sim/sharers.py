@@ -50,17 +50,18 @@ async def begin_at_the_start(client: Client, group: str) -> None:
 
 
 class ShareMember:
-    """See the module's docstring. `settles` says how likely it says what became of a record, and `accepts` that it takes it."""
+    """See the module's docstring. `settles` says how likely it says what became of a record, and `accepts` that it takes it; one
+    that is `thorough` does both always, and fetches as much as it can."""
 
-    def __init__(self, world: World, name: str, topic: str, group: str, *, settles: float = 0.85, accepts: float = 0.7) -> None:
+    def __init__(self, world: World, name: str, topic: str, group: str, *, thorough: bool = False) -> None:
         self.world = world
         self.topic = topic
         self.group = group
         self.random: Random = world.random(name)
         self.client = world.client(name)
         self.process = world.process()
-        self._settles = settles
-        self._accepts = accepts
+        self._thorough = thorough
+        self._settles, self._accepts = (1.0, 1.0) if thorough else (0.85, 0.7)
         self._topic_id = b""
         self._begin_anew()
 
@@ -196,15 +197,19 @@ class ShareMember:
         new = [index for index in self.partitions if index not in self._named]
         wanted = [share_fetch.FetchPartition(index, 0, acknowledged.get(index, [])) for index in sorted({*new, *acknowledged})]
         gone = [index for index in self._named if index not in self.partitions]
+        limits = [(0, 0, 500), (200, 1 << 20), (1, 5, 100), (1, 100)]
+        wait_ms, most_bytes, most_records, batch_size = [
+            max(each) if self._thorough else self.random.choice(each) for each in limits
+        ]
         request = share_fetch.ShareFetchRequest(
             self.group,
             self._member_id,
             self._session,
-            max_wait_ms=self.random.choice((0, 0, 500)),
+            max_wait_ms=wait_ms,
             min_bytes=1,
-            max_bytes=self.random.choice((200, 1 << 20)),
-            max_records=self.random.choice((1, 5, 100)),
-            batch_size=self.random.choice((1, 100)),
+            max_bytes=most_bytes,
+            max_records=most_records,
+            batch_size=batch_size,
             topics=[share_fetch.FetchTopic(self._topic_id, wanted)] if wanted else [],
             forgotten_topics_data=[share_fetch.ForgottenTopic(self._topic_id, gone)] if gone else [],
         )
@@ -261,7 +266,7 @@ def _settle(operations: dict[int, Recorded], code: int, codes: dict[int, int]) -
 async def drain(world: World, topic: str, partitions: int, group: str, limit_s: float) -> None:
     """Accepts everything that a share group has left, as a fresh member, until nothing has come for long."""
     keys = [f"{topic}-{index}" for index in range(partitions)]
-    member = ShareMember(world, f"the last of {group}", topic, group, settles=1.0, accepts=1.0)
+    member = ShareMember(world, f"the last of {group}", topic, group, thorough=True)
     operation = world.recorder.invoke(world.process(), "drain", group=group, final=True, keys=keys)
     until = world.loop.time() + limit_s
     quiet_since = world.loop.time()
@@ -271,5 +276,5 @@ async def drain(world: World, topic: str, partitions: int, group: str, limit_s: 
             return
         if await member.work() or len(member.partitions) < partitions:
             quiet_since = world.loop.time()
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.1)
     operation.ok()
