@@ -12,6 +12,8 @@ OBJECT_IDENTIFIER: Final = 0x06
 OCTET_STRING: Final = 0x04
 SEQUENCE: Final = 0x30
 SET: Final = 0x31
+_LONGEST_NUMBER: Final = 1000
+"""So many bytes a number of an object identifier may have: what is longer costs the square of its length to write down."""
 
 
 class NotDer(ValueError):
@@ -60,11 +62,13 @@ def dotted(content: bytes) -> str:
     """Returns the text of an object identifier, such as `2.5.4.3`. Raises NotDer."""
     if not content or content[-1] & 0x80:
         raise NotDer("an object identifier ends within a number")
-    numbers, number = [], 0
+    numbers, number, size = [], 0, 0
     for byte in content:
-        number = number << 7 | byte & 0x7F
+        number, size = number << 7 | byte & 0x7F, size + 1
+        if size > _LONGEST_NUMBER:
+            raise NotDer(f"an object identifier has a number of more than {_LONGEST_NUMBER} bytes")
         if not byte & 0x80:
             numbers.append(number)
-            number = 0
+            number = size = 0
     first = min(numbers[0] // 40, 2)
     return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))

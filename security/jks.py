@@ -134,7 +134,7 @@ def unprotect(protected: bytes, password: str) -> bytes:
         raise NotJks("a key is not protected as in JKS")
     secret = password.encode("utf-16-be")
     digest, hidden, check = value.content[:_SHA1_BYTES], value.content[_SHA1_BYTES:-_SHA1_BYTES], value.content[-_SHA1_BYTES:]
-    stream = b""
+    stream = bytearray()
     while len(stream) < len(hidden):
         digest = hashlib.sha1(secret + digest).digest()
         stream += digest

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from ottla.log.config_def import ConfigError, Secret
-from ottla.security import jks
+from ottla.security import jks, key_derivation
 
 _SETTINGS: Final = {
     "keystore": {
@@ -71,8 +71,18 @@ ReadFile = Callable[[str], bytes]
 """Returns the bytes of a file. Raises OSError."""
 
 TYPES: Final = ("JKS", "PKCS12", "PEM")
-_BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*([A-Za-z0-9+/=\s]*?)\s*-----END \1-----")
+_BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \1-----")
 _CERTIFICATES: Final = ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE")
+_UNREADABLE: Final = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    InternalError,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
+"""What `cryptography` raises for keys and certificates that are not sound, some of it only when a part of one is asked for."""
 
 
 class Identity(NamedTuple):
@@ -143,7 +153,13 @@ def load_identity(security: StoreSettings, read: ReadFile, now_ms: int) -> Ident
     else:
         place = store.setting("location")
         key, certificates = _identity_of_file(security, store, store.path)
-    identity = Identity(key, _chain_of(key, certificates, place))
+    try:
+        identity = Identity(key, _chain_of(key, certificates, place))
+        _ = identity.alternative_names, identity.host_names  # which nobody may find out later to be unreadable
+    except ConfigError:
+        raise
+    except _UNREADABLE as error:
+        raise ConfigError(f"{place}: a certificate in it cannot be used ({_line(error)}); have it issued again") from error
     _check_dates(identity.chain[0], place, now_ms)
     return identity
 
@@ -213,7 +229,7 @@ class _Store:
         return self.error("password", f"it does not open {path}; give the password of this store")
 
     def damaged(self, path: str, why: object) -> ConfigError:
-        return self.error("location", f"{path} is not a {self._kind} that can be read ({why}); make it again with keytool")
+        return self.error("location", f"{path} is not a {self._kind} that can be read ({_line(why)}); make it again with keytool")
 
 
 # The two kinds of files, and PEM
@@ -263,7 +279,7 @@ def _jks_identity(security: StoreSettings, store: _Store, path: str, data: bytes
     except jks.WrongPassword as error:
         name = security.written_name("ssl.key.password") if own else "ssl.key.password"
         raise ConfigError(f"{name}: it does not open the key '{entry.alias}' in {path}; give the password of this key") from error
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+    except _UNREADABLE as error:
         raise store.damaged(path, error) from error
 
 
@@ -274,12 +290,16 @@ def _authorities_of_file(store: _Store, path: str) -> list[x509.Certificate]:
         place = store.setting("location")
         return _pem_certificates(_pem_text(data, place), place)
     if not data.startswith(jks.MAGIC):
-        return _trusted_of(_open_pkcs12(store, path, data))
+        found = _open_pkcs12(store, path, data)
+        try:
+            return _trusted_of(found)
+        except _UNREADABLE as error:
+            raise store.damaged(path, error) from error
     entries = _open_jks(store, path, data)
     trusted = [*entries.trusted, *(each.chain[0] for each in entries.keys if each.chain)]
     try:
         return [x509.load_der_x509_certificate(each) for each in trusted]
-    except ValueError as error:
+    except _UNREADABLE as error:
         raise store.damaged(path, error) from error
 
 
@@ -310,12 +330,15 @@ def _open_jks(store: _Store, path: str, data: bytes) -> jks.Jks:
 
 def _open_pkcs12(store: _Store, path: str, data: bytes) -> pkcs12.PKCS12KeyAndCertificates:
     try:
+        key_derivation.check(data)
         return pkcs12.load_pkcs12(data, store.password.encode() if store.password else None)
+    except key_derivation.TooCostly as error:
+        raise store.error("location", f"{path}: {error}") from error
     except ValueError as error:
         if "password" in str(error).lower() and data.startswith(b"\x30"):
             raise store.wrong_password(path) from error
         raise store.damaged(path, "neither PKCS12 nor JKS" if not data.startswith(b"\x30") else error) from error
-    except (TypeError, UnsupportedAlgorithm) as error:
+    except _UNREADABLE as error:
         raise store.damaged(path, error) from error
 
 
@@ -338,10 +361,10 @@ def _blocks(text: str, place: str) -> Iterable[tuple[str, bytes]]:
 def _pem_certificates(text: str, place: str) -> list[x509.Certificate]:
     try:
         found = [x509.load_der_x509_certificate(data) for label, data in _blocks(text, place) if label in _CERTIFICATES]
-    except ValueError as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"{place}: a certificate cannot be read ({error}); write it as PEM") from error
+    except ConfigError:
+        raise
+    except _UNREADABLE as error:
+        raise ConfigError(f"{place}: a certificate cannot be read ({_line(error)}); write it as PEM") from error
     if not found:
         raise ConfigError(f"{place}: there is no certificate in it; write it as PEM (-----BEGIN CERTIFICATE-----)")
     return found
@@ -356,8 +379,12 @@ def _pem_key(text: str, security: StoreSettings, place: str) -> Any:
     if encrypted and not password:
         raise ConfigError("ssl.key.password: the private key is encrypted; give its password")
     try:
+        if encrypted:
+            key_derivation.check(data)
         return load_der_private_key(data, password.reveal().encode() if password and encrypted else None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+    except key_derivation.TooCostly as error:
+        raise ConfigError(f"{place}: {error}") from error
+    except _UNREADABLE as error:
         if encrypted:
             name = security.written_name("ssl.key.password")
             raise ConfigError(f"{name}: it does not decrypt the private key; give the password of the key") from error
@@ -365,6 +392,11 @@ def _pem_key(text: str, security: StoreSettings, place: str) -> Any:
 
 
 # What is checked of all
+
+
+def _line(why: object) -> str:
+    """Returns what `cryptography` says, which may be several lines, as one."""
+    return " ".join(str(why).split())
 
 
 def _public(key: Any) -> bytes:

@@ -21,6 +21,7 @@ from compat_tests.anomalies.history import Event, Key, operations, read_lines
 from compat_tests.anomalies.log_checks import check_log
 from compat_tests.anomalies.order_checks import check_order
 from compat_tests.anomalies.records import Anomaly, Records
+from compat_tests.anomalies.share_checks import check_shares
 from compat_tests.anomalies.state_checks import check_state
 
 STUCK_NS: Final = 60 * 1_000_000_000
@@ -33,7 +34,7 @@ def check(events: Iterable[Event], *, compacted: Mapping[Key, int] | None = None
     """
     done = operations(events)
     records = Records(done, compacted or {})
-    return [*check_log(records), *check_order(records), *check_state(done, stuck_ns)]
+    return [*check_log(records), *check_order(records), *check_shares(records), *check_state(done, stuck_ns)]
 
 
 def main() -> int:

@@ -22,6 +22,10 @@ What is done, with the fields:
     init       transactional_id: from now on this process is the producer of that id
     commit     group, offsets: {key: offset}
     committed  group, offsets: {key: offset}, -1 where there is none
+    acquire    group, limit; counts: {key: [[offset, number of the delivery]]}; mops and isolation, as in poll: a member of a
+               share group is given records, each `limit` times at most
+    settle     group, settled: {key: [[offset, GAP, ACCEPT, RELEASE or REJECT]]}: what it says of them
+    drain      group, keys, final: a share group has nothing left, after everything else
     trim       offsets: {key: offset} below which records may be deleted
     create     topic; delete  topic; topics  names: all topics that there are
     heal       from here on nothing is broken any more
@@ -44,6 +48,8 @@ Key = str
 NEVER: Final = 1 << 62
 OF_CLIENTS_ONLY: Final = frozenset({"assign", "crash", "heal"})
 """What needs no broker, and so proves nothing of it."""
+GAP, ACCEPT, RELEASE, REJECT = range(4)
+"""What a member of a share group says of an offset; a gap has no record."""
 READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
 

@@ -24,7 +24,7 @@ from ottla.server.security.principal import compile_pattern, fill_replacement
 RULES: Final = "sasl.kerberos.principal.to.local.rules"
 _NAME: Final = re.compile(r"(?P<first>[^/@]*)(?:/(?P<second>[^/@]*))?@(?P<realm>[^/@]*)")
 _RULE: Final = re.compile(
-    r"DEFAULT|RULE:\[(?P<parts>\d+):(?P<format>[^\]]*)\](?:\((?P<match>[^)]*)\))?"
+    r"DEFAULT|RULE:\[(?P<parts>\d{1,9}):(?P<format>[^\]]*)\](?:\((?P<match>[^)]*)\))?"
     r"(?:s/(?P<pattern>[^/]*)/(?P<replacement>[^/]*)/(?P<all>g)?)?/?(?P<case>[LU])?"
 )
 _PART: Final = re.compile(r"\$(\d)")

@@ -149,7 +149,7 @@ def compile_pattern(pattern: str, name: str) -> Any:
     except re2.error:
         try:
             return re.compile(pattern)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise ConfigError(f"{name}: '{pattern}' is not a pattern: {error}") from error
 
 

@@ -12,13 +12,19 @@ import pytest
 from ottla.log.compaction import cleaner
 from ottla.log.compaction.cleaner import Cleaner
 from ottla.log.compaction.filtered_batch import FilteredBatch
+from ottla.log.config_def import ConfigError
 from ottla.log.index import OffsetIndex
 from ottla.log.management.manager import LogManager
 from ottla.log.opening.search import BatchSearch
 from ottla.log.validate import validate_for_append
+from ottla.security import der, jaas, jks
 from ottla.server.group import shard as group_shard
 from ottla.server.metadata import snapshot
 from ottla.server.metadata.image_records import Frozen
+from ottla.server.security import scram
+from ottla.server.security.mechanism import Done
+from ottla.server.security.plain import Plain
+from ottla.server.security.signed_tokens import Signed
 from ottla.server.share_state.shard import ShareStateShard
 from ottla.server.txn import shard as transaction_shard
 from ottla.wire import compression
@@ -151,6 +157,10 @@ def with_nothing_left(batch: Any, header: Any, obsolete: bool, rules: Any) -> Fi
     return FilteredBatch([], -1, 1, 0, 0)
 
 
+def showing_the_password(*arguments: Any) -> Any:
+    raise ConfigError("ssl.keystore.password: store-secret does not open it")
+
+
 real_records = Frozen.records
 
 
@@ -191,6 +201,16 @@ PLANTED = {
     "share state is not replayed": ("coordinators", method(ShareStateShard, "replay", broken)),
     "metrics raise something else": ("payloads", replaced("payloads", "points", broken)),
     "a text raises something else": ("payloads", replaced("payloads", "parse_key", broken)),
+    "any password is right": ("logins", method(Plain, "step", lambda login, token: Done("User:alice"))),
+    "any proof is right": ("logins", method(scram, "proves_password", lambda *_: True)),
+    "a token never ends": ("logins", method(Signed, "_check_times", lambda checks, claims: 1 << 50)),
+    "a client raises something else": ("logins", replaced("logins", "log_in", broken)),
+    "a set of keys raises something else": ("logins", replaced("logins", "parse_keys", broken)),
+    "a login module raises something else": ("logins", method(jaas, "parse_file", broken)),
+    "a number in DER raises something else": ("key_files", method(der, "dotted", broken)),
+    "a key in JKS raises something else": ("key_files", method(jks, "unprotect", broken)),
+    "a keystore raises something else": ("key_files", replaced("key_files", "load_identity", broken)),
+    "a message shows a password": ("key_files", replaced("key_files", "load_identity", showing_the_password)),
 }
 
 

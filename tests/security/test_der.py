@@ -40,3 +40,9 @@ def test_a_number_without_an_end() -> None:
     for content in (b"", b"\x2a\x86"):
         with pytest.raises(NotDer):
             dotted(content)
+
+
+def test_a_number_that_is_too_long_to_write_down() -> None:
+    with pytest.raises(NotDer, match="more than 1000 bytes"):
+        dotted(b"\x2a" + b"\xff" * 3000 + b"\x01")
+    assert len(dotted(b"\x2a" + b"\xff" * 999 + b"\x01\x03")) > 2000

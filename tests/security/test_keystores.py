@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 from compat_tests.certificates import NOW_MS, PASSWORD, Holder, authority, issue, jks
 from ottla.log.config_def import ConfigError
 from ottla.security.keystores import Identity, load_authorities, load_identity
+from tests.security.ders import PBKDF2, SALT, element, number, scrypt, sequence
 from tests.server.security.listener import OWN, Files, security
 
 ROOT = authority()
@@ -121,6 +123,27 @@ EMPTY_PKCS12 = pkcs12.serialize_key_and_certificates(
     None, None, None, [ROOT.certificate], BestAvailableEncryption(PASSWORD.encode())
 )
 HALF = {"ssl.keystore.type": "PEM"}
+
+
+def block(label: str, der: bytes) -> str:
+    return f"-----BEGIN {label}-----\n{base64.b64encode(der).decode()}\n-----END {label}-----\n"
+
+
+def with_bytes_replaced(old: bytes, new: bytes) -> str:
+    """The broker's key, and its certificate with other bytes in it."""
+    der = BROKER.certificate.public_bytes(Encoding.DER)
+    assert old in der
+    return BROKER.key_pem() + block("CERTIFICATE", der.replace(old, new))
+
+
+def encrypted_with(derivation: bytes) -> str:
+    """A key that is encrypted with AES by a secret which this derives from the password (PKCS #8), and certificates."""
+    cipher = sequence(bytes.fromhex("060960864801650304012a"), element(0x04, bytes(16)))
+    scheme = sequence(bytes.fromhex("06092a864886f70d01050d"), sequence(derivation, cipher))
+    return block("ENCRYPTED PRIVATE KEY", sequence(scheme, element(0x04, bytes(64)))) + BROKER.chain_pem()
+
+
+OWN_KEY = {**PEM_STORE, "ssl.key.password": "own"}
 WRONG: dict[str, tuple[dict[str, str], bytes | str, str]] = {
     "nothing": ({}, b"", "ssl.keystore.location: listener SECURE uses SSL and needs a key"),
     "only a password": ({"ssl.keystore.password": "x"}, b"", "ssl.keystore.location: no keystore is named"),
@@ -176,6 +199,46 @@ WRONG: dict[str, tuple[dict[str, str], bytes | str, str]] = {
         PEM_STORE,
         "-----BEGIN PRIVATE KEY-----\nabcd\n-----END PRIVATE KEY-----" + BROKER.chain_pem(),
         "ssl.keystore.location: the private key cannot be read",
+    ),
+    "PEM that is full of blanks": (
+        PEM_STORE,
+        BROKER.key_pem() + "-----BEGIN CERTIFICATE-----" + "\n" * 20_000,
+        "ssl.keystore.location: there is no certificate in it",
+    ),
+    "PEM, encrypted with too many iterations": (
+        OWN_KEY,
+        encrypted_with(sequence(PBKDF2, sequence(SALT, number(1 << 30)))),
+        "ssl.keystore.location: it asks for more than 5,000,000 iterations",
+    ),
+    "PEM, encrypted in a way that OpenSSL refuses": (
+        OWN_KEY,
+        encrypted_with(scrypt(12_345, 8, 1)),
+        "ssl.key.password: it does not decrypt",
+    ),
+    "PKCS12 with too many iterations": (
+        STORE,
+        sequence(number(3), sequence(SALT, number(1 << 30))),
+        "ssl.keystore.location: /store: it asks for more than 5,000,000 iterations",
+    ),
+    "a certificate with a name that is none": (
+        PEM_STORE,
+        with_bytes_replaced(b"\x82\x09localhost", b"\x87\x09localhost"),
+        "ssl.keystore.location: a certificate in it cannot be used (Invalid IP",
+    ),
+    "a certificate with an extension twice": (
+        PEM_STORE,
+        with_bytes_replaced(b"\x55\x1d\x13\x01\x01\xff", b"\x55\x1d\x11\x01\x01\xff"),
+        "ssl.keystore.location: a certificate in it cannot be used (Duplicate",
+    ),
+    "a certificate of no version": (
+        PEM_STORE,
+        with_bytes_replaced(bytes.fromhex("a003020102"), bytes.fromhex("a003020101")),
+        "ssl.keystore.location: a certificate cannot be read (1 is not a valid X509 version)",
+    ),
+    "a certificate with a key of no curve": (
+        PEM_STORE,
+        with_bytes_replaced(bytes.fromhex("2a8648ce3d030107"), bytes.fromhex("2a8648ce3d030177")),
+        "ssl.keystore.location: a certificate in it cannot be used (",
     ),
     "another's certificate": (
         PEM_STORE,

@@ -1,4 +1,4 @@
-"""Members of groups, by both protocols, and clients that commit offsets without being a member."""
+"""Members of groups that commit offsets, by all three protocols, and clients that commit offsets without being a member."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ottla.wire.messages import (
     join_group,
     offset_commit,
     offset_fetch,
+    streams_group_heartbeat,
     sync_group,
 )
 from tests.sim.client import GROUP, Client, Lost
@@ -242,6 +243,46 @@ class ConsumerMember(Member):
         if answer.assignment is not None:
             self._topic_id = next((each.topic_id for each in answer.assignment.topic_partitions), b"")
             self._own(sorted(at for each in answer.assignment.topic_partitions for at in each.partitions))
+        return True
+
+
+class StreamsMember(Member):
+    """A member by the protocol of KIP-1071, with a topology of one subtopology that reads the topic: its tasks are partitions."""
+
+    NOT_JOINED = 0
+    _SUBTOPOLOGY: Final = "only"
+
+    def _new_id(self) -> str:
+        return f"{self.client.name}-{self.random.getrandbits(32):08x}"
+
+    async def _heartbeat(self) -> bool:
+        """See Member."""
+        joins = self._epoch == self.NOT_JOINED
+        subtopology = streams_group_heartbeat.Subtopology(self._SUBTOPOLOGY, [self.topic])
+        request = streams_group_heartbeat.StreamsGroupHeartbeatRequest(
+            self.group,
+            self._member_id,
+            self._epoch,
+            rebalance_timeout_ms=5000,
+            topology=streams_group_heartbeat.Topology(0, [subtopology]) if joins else None,
+            active_tasks=[streams_group_heartbeat.RequestTaskIds(self._SUBTOPOLOGY, self._owned)] if self._owned else [],
+            standby_tasks=[],
+            warmup_tasks=[],
+            process_id=self.client.name if joins else None,
+        )
+        try:
+            answer = await self.client.call(streams_group_heartbeat, 0, request)
+        except Lost:
+            return False
+        if answer.error_code:
+            if answer.error_code in _NEVER_DONE:
+                self._leave()
+            else:
+                await self.client.find_coordinator(self.group, GROUP)
+            return False
+        self._epoch = answer.member_epoch
+        if answer.active_tasks is not None:
+            self._own(sorted(at for each in answer.active_tasks for at in each.partitions))
         return True
 
 

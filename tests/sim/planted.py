@@ -142,6 +142,31 @@ PLANTED: Final = (
         ),
     ),
     fault(
+        "an accepted record is forgotten by a restart",
+        "redelivered",
+        "server/share/share_partition.py",
+        (
+            "        self.rows.append(StateBatch(run.first, run.last, run.delivery_count, state))\n",
+            "        kept = AVAILABLE if state is RecordState.ACKNOWLEDGED else state\n"
+            "        self.rows.append(StateBatch(run.first, run.last, run.delivery_count, kept))\n",
+        ),
+    ),
+    fault(
+        "a restart takes released records for accepted ones",
+        "undelivered",
+        "server/share/share_partition.py",
+        (
+            "AVAILABLE if state is ACQUIRED else state for state in RecordState}",
+            "state if state in TERMINAL else RecordState.ACKNOWLEDGED for state in RecordState}",
+        ),
+    ),
+    fault(
+        "a released record is delivered without end",
+        "delivered-too-often",
+        "server/share/share_partition.py",
+        ("if state is AVAILABLE and run.delivery_count >= delivery_limit:", "if state is AVAILABLE and run.delivery_count < 0:"),
+    ),
+    fault(
         "a fetch begins behind its offset",
         "poll-skip int-poll-skip",
         "log/partition.py",

@@ -1,9 +1,10 @@
 """One simulated run, decided by its seed alone: which clients there are, what breaks and when, and how often it is asked.
 
-The parts are in `world.py` (broker, disk, network), `producers.py`, `readers.py` and `members.py` (clients). A run goes like
-this. The broker starts and the topics are made. Clients work while things break; each kind of fault is there in some runs only,
-so that rare combinations come up as well. Then all is repaired, and every client must get on. At the end everything is read from
-the beginning, and the checker of anomalies (compat_tests/anomalies) judges what the clients have seen.
+The parts are in `world.py` (broker, disk, network), `producers.py`, `readers.py`, `members.py`, `sharers.py` and
+`administrators.py` (clients). A run goes like this. The broker starts and the topics are made. Clients work while things break;
+each kind of fault is there in some runs only, so that rare combinations come up as well. Then all is repaired, and every client
+must get on. At the end share groups are given all that they have left, everything is read from the beginning, and the checker of
+anomalies (compat_tests/anomalies) judges what the clients have seen.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from ottla.wire.batch import CorruptBatch
 from tests.sim.administrators import Administrator, create_surely
 from tests.sim.client import Client
 from tests.sim.loop import Idle, VirtualLoop
-from tests.sim.members import PARTITIONS, ClassicMember, Committer, ConsumerMember, record_committed
+from tests.sim.members import PARTITIONS, ClassicMember, Committer, ConsumerMember, StreamsMember, record_committed
 from tests.sim.producers import RECORD_KEYS, IdempotentProducer, PlainProducer, TransactionalProducer
 from tests.sim.readers import Consumer, Reader, read_whole
+from tests.sim.sharers import ShareMember, begin_at_the_start, drain
 from tests.sim.stage import Bugs, Stage, forget
 from tests.sim.world import World
 
@@ -183,6 +185,8 @@ class _Run:
             lambda name: [ClassicMember(world, f"{name}-{at}", "t", f"group-{name}") for at in range(2)],
             lambda name: [Committer(world, f"{name}-{at}", KEYS, "offsets", offsets) for at in range(2)],
             lambda name: [Administrator(world, name, TRIMMED)],
+            lambda name: [StreamsMember(world, f"{name}-{at}", "t", f"group-{name}") for at in range(2)],
+            lambda name: [ShareMember(world, f"{name}-{at}", "t", f"group-{name}") for at in range(2)],
         ]
         chosen: list[Working] = []
         for at in range(plan.randint(2, 4)):
@@ -211,11 +215,16 @@ class _Run:
         await create_surely(creator, "t", PARTITIONS, **self._topic)
         await create_surely(creator, "d", 1, **self._topic)
         await create_surely(creator, "c", 1, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", segment_ms="3000")
+        share_groups = sorted({client.group for client in self._clients if isinstance(client, ShareMember)})
+        for group in share_groups:
+            await begin_at_the_start(creator, group)
         healed = asyncio.Event()
         working = [asyncio.ensure_future(self._work(client, healed)) for client in self._clients]
         breaking = [asyncio.ensure_future(self._break(*fault, healed)) for fault in self._faults()]
         await self._broken_enough.wait()
         await repair(world, breaking, healed, working)
+        for group in share_groups:
+            await drain(world, "t", PARTITIONS, group, limit_s=_LAST_READ_S)
         for committed in (False, True):
             await read_whole(world, ALL_KEYS, committed=committed, limit_s=_LAST_READ_S)
         await self._read_groups()

@@ -10,12 +10,25 @@ from typing import Any
 import pytest
 
 from compat_tests.anomalies.checker import check
-from compat_tests.anomalies.history import READ_COMMITTED, READ_UNCOMMITTED, Event, Recorder, operations, read_lines
+from compat_tests.anomalies.history import (
+    ACCEPT,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    REJECT,
+    RELEASE,
+    Event,
+    Recorder,
+    operations,
+    read_lines,
+)
 from compat_tests.anomalies.order_checks import strongly_connected
 
 SECOND = 1_000_000_000
 STUCK_NS = 10 * SECOND
 PRODUCER, TXN, READER, MEMBER, ADMIN, LAST = range(1, 7)
+SHARER = 20
+LIMIT = 2
+"""How often a record is delivered to the share groups of these stories."""
 
 
 class Story:
@@ -41,6 +54,19 @@ class Story:
         mops = [["poll", {key: [list(record) for record in records]}]]
         self.do(process, "poll", mops=mops, isolation=isolation, **fields)
 
+    def acquire(self, *deliveries: tuple[int, int, int], outcome: str = "ok", process: int = SHARER) -> None:
+        """`deliveries` are (offset, value, number of the delivery)."""
+        mops = [["poll", {"k-0": [[offset, value] for offset, value, _ in deliveries]}]]
+        counts = {"k-0": [[offset, count] for offset, _, count in deliveries]}
+        known: dict[str, Any] = {"mops": mops, "counts": counts} if outcome == "ok" else {}
+        self.do(process, "acquire", outcome, group="shares", limit=LIMIT, isolation=READ_UNCOMMITTED, **known)
+
+    def settle(self, kind: int, *offsets: int, outcome: str = "ok", process: int = SHARER) -> None:
+        self.do(process, "settle", outcome, group="shares", settled={"k-0": [[offset, kind] for offset in offsets]})
+
+    def drain(self) -> None:
+        self.do(LAST, "drain", group="shares", keys=["k-0"], final=True)
+
     def final(self, key: str, committed: list[tuple[int, int]], aborted: list[tuple[int, int]]) -> None:
         self.poll(LAST, key, *sorted(committed + aborted), isolation=READ_UNCOMMITTED, final=True)
         self.poll(LAST + 1, key, *sorted(committed), final=True)
@@ -51,7 +77,8 @@ class Story:
 
 
 def sound() -> Story:
-    """Every kind of operation, and nothing wrong: aborted records, gaps, an unknown outcome, a zombie that is fenced."""
+    """Every kind of operation, and nothing wrong: aborted records, gaps, an unknown outcome, a zombie that is fenced, a share
+    group that releases records, rejects them and gives up on one."""
     story = Story()
     story.do(ADMIN, "create", topic="s")
     story.do(ADMIN, "create", topic="gone")
@@ -72,8 +99,18 @@ def sound() -> Story:
     story.txn(["send", "k-0", [None, 13]], outcome="fail")  # fenced
     story.send("k-0", 7, 4)
     story.poll(READER, "k-0", (7, 4), ends={"k-0": [8, 8]})
+    story.acquire((0, 1, 1), (1, 2, 1), (2, 10, 1), (3, 11, 1), (5, 12, 1))
+    story.settle(ACCEPT, 0)
+    story.settle(RELEASE, 1, 2)
+    story.acquire((7, 4, 1), (1, 2, 2), process=SHARER + 1)
+    story.settle(REJECT, 5)
+    story.acquire((2, 10, 2), (3, 11, 2), process=SHARER + 1)
+    story.settle(ACCEPT, 1, 7, outcome="info", process=SHARER + 1)
     story.do(ADMIN, "heal")
     story.send("k-0", 8, 5)
+    story.acquire((8, 5, 1), process=SHARER + 1)
+    story.settle(ACCEPT, 8, process=SHARER + 1)
+    story.drain()
     story.final("k-0", [(0, 1), (1, 2), (2, 10), (3, 11), (7, 4), (8, 5)], [(5, 12)])
     return story
 
@@ -235,6 +272,43 @@ def a_deleted_topic_is_there(story: Story) -> None:
     _events(story, "topics")[0]["names"].append("gone")
 
 
+def an_accepted_record_comes_again(story: Story) -> None:
+    _again(story, 0, 1)
+
+
+def a_rejected_record_comes_again(story: Story) -> None:
+    _again(story, 5, 12)
+
+
+def _again(story: Story, offset: int, value: int) -> None:
+    last = _events(story, "acquire")[-1]
+    last["mops"][0][1]["k-0"].append([offset, value])
+    last["counts"]["k-0"].append([offset, 2])
+
+
+def a_record_comes_once_too_often(story: Story) -> None:
+    _events(story, "acquire")[2]["counts"]["k-0"][0][1] = LIMIT + 1
+
+
+def a_delivery_has_no_number(story: Story) -> None:
+    _events(story, "acquire")[0]["counts"]["k-0"][0][1] = 0
+
+
+def a_record_is_never_delivered(story: Story) -> None:
+    last = _events(story, "acquire")[-1]
+    last["mops"][0][1]["k-0"], last["counts"]["k-0"] = [], []
+    _events(story, "settle")[-1]["settled"]["k-0"] = []
+
+
+def a_released_record_never_comes_again(story: Story) -> None:
+    third = _events(story, "acquire")[2]
+    del third["mops"][0][1]["k-0"][0], third["counts"]["k-0"][0]
+
+
+def only_a_settlement_that_failed_takes_a_record(story: Story) -> None:
+    _events(story, "settle")[-1]["type"] = "fail"
+
+
 def nothing_works_any_more(story: Story) -> None:
     for _ in range(8):
         story.do(40, "assign", positions={"s-0": 0})
@@ -284,6 +358,13 @@ MUTATIONS: list[tuple[Callable[[Story], None], str]] = [
     (a_zombie_commits, "zombie-write"),
     (a_topic_is_lost, "lost-topic"),
     (a_deleted_topic_is_there, "undead-topic"),
+    (an_accepted_record_comes_again, "redelivered"),
+    (a_rejected_record_comes_again, "redelivered"),
+    (a_record_comes_once_too_often, "delivered-too-often"),
+    (a_delivery_has_no_number, "delivered-too-often"),
+    (a_record_is_never_delivered, "undelivered"),
+    (a_released_record_never_comes_again, "undelivered"),
+    (only_a_settlement_that_failed_takes_a_record, "undelivered"),
     (nothing_works_any_more, "stuck"),
     (a_request_is_never_answered, "stuck"),
     (the_last_read_does_not_end, "stuck"),
@@ -346,6 +427,27 @@ def test_a_commit_of_unknown_outcome_may_count_at_any_time() -> None:
     story.do(MEMBER, "commit", "info", group="g", offsets={"k-0": 1})
     story.do(MEMBER, "commit", group="g", offsets={"k-0": 2})
     story.do(MEMBER, "committed", group="g", offsets={"k-0": 1})
+    assert not story.found
+
+
+def test_an_accepted_record_may_be_on_its_way_to_another_member() -> None:
+    story = Story()
+    story.send("k-0", 0, 1)
+    story.acquire((0, 1, 1))
+    other = story.recorder.invoke(SHARER + 1, "acquire", group="shares", limit=LIMIT)
+    story.settle(ACCEPT, 0)
+    other.ok(counts={"k-0": [[0, 2]]})
+    assert not story.found
+
+
+def test_a_record_may_have_been_in_answers_that_were_lost() -> None:
+    story = Story()
+    story.send("k-0", 0, 1)
+    story.acquire(outcome="info")
+    story.acquire((0, 1, 2))
+    story.acquire(outcome="info")
+    story.drain()
+    story.final("k-0", [(0, 1)], [])
     assert not story.found
 
 

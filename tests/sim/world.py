@@ -11,6 +11,10 @@ from tests.sim.loop import VirtualClock, VirtualLoop
 from tests.sim.network import HOST, Port
 from tests.sim.stage import Stage
 
+DELIVERY_LIMIT: Final = 5
+LOCK_S: Final = 3
+"""How long a member of a share group holds a record."""
+SHARE_SESSION_S: Final = 6
 SETTINGS: Final = {
     "node.id": "1",
     "log.dirs": "/data",
@@ -29,6 +33,19 @@ SETTINGS: Final = {
     "group.consumer.min.heartbeat.interval.ms": "1000",
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.min.session.timeout.ms": "6000",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "group.streams.heartbeat.interval.ms": "1000",
+    "group.streams.min.heartbeat.interval.ms": "1000",
+    "group.streams.session.timeout.ms": "6000",
+    "group.streams.min.session.timeout.ms": "6000",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.share.delivery.count.limit": str(DELIVERY_LIMIT),
+    "group.share.heartbeat.interval.ms": "1000",
+    "group.share.min.heartbeat.interval.ms": "1000",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.record.lock.duration.ms": str(LOCK_S * 1000),
+    "group.share.min.session.timeout.ms": str(SHARE_SESSION_S * 1000),
+    "group.share.session.timeout.ms": str(SHARE_SESSION_S * 1000),
     "log.segment.delete.delay.ms": "500",
 }
 

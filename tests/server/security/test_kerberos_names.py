@@ -44,7 +44,9 @@ def test_rules(principal: str, rules: tuple[str, ...], user: str | None) -> None
     assert name(principal, *rules) == user
 
 
-@pytest.mark.parametrize("rule", ["", "default", "RULE", "RULE:[x:$1]", "RULE:[1:$1", "RULE:[1:$1]s/a/", "RULE:[1:$1]/X"])
+@pytest.mark.parametrize(
+    "rule", ["", "default", "RULE", "RULE:[x:$1]", "RULE:[1:$1", "RULE:[1:$1]s/a/", "RULE:[1:$1]/X", f"RULE:[{'1' * 5000}:$1]"]
+)
 def test_what_is_no_rule(rule: str) -> None:
     with pytest.raises(ConfigError, match=r"^listener.x: '.*' is no rule; write DEFAULT"):
         LocalNames((rule,), "X", "listener.x")

@@ -143,7 +143,20 @@ def test_rules(rules: str, given: str, user: str | None) -> None:
     assert PrincipalRules(rules).user_of(given) == user
 
 
-@pytest.mark.parametrize("rules", ["RULE:a/b", "RULE:a", "rule:a/b/", "DEFAULT DEFAULT", "DEFAULT,x", "RULE:a/b/l", "RULE:(/b/"])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "RULE:a/b",
+        "RULE:a",
+        "rule:a/b/",
+        "DEFAULT DEFAULT",
+        "DEFAULT,x",
+        "RULE:a/b/l",
+        "RULE:(/b/",
+        f"RULE:(?=a{{{10**12}}})/b/",
+        f"RULE:(?={'(' * 900}{')' * 900})/b/",
+    ],
+)
 def test_rules_that_have_no_meaning(rules: str) -> None:
     with pytest.raises(ConfigError, match=r"^listener\.name\.x\.ssl\.principal\.mapping\.rules: '"):
         PrincipalRules(rules, "listener.name.x.ssl.principal.mapping.rules")

@@ -3,7 +3,8 @@
 A run goes like that of one broker (`simulation.py` one folder up): clients work while things break, then all is repaired, every
 client must get on, and everything is read from the beginning. The checker of anomalies judges what the clients saw, and a
 `Watcher` what the brokers have (`watching.py`). The high watermark of a Fetch may go back after an election, in Kafka as well;
-what ListOffsets answers may not.
+what ListOffsets answers may not. Members of groups and share groups, committers and transactions are simulated with one broker
+only: here no client has to find a coordinator, and no internal topic has replicas.
 """
 
 from __future__ import annotations
