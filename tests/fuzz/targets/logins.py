@@ -248,7 +248,7 @@ def _jwks(data: bytes) -> None:
     for key in keys:
         assert key.algorithms
         for algorithm in key.algorithms:
-            made = key.of(algorithm)
+            made = key.key_for(algorithm)
             assert not hasattr(made.key, "sign"), "a private key checks tokens"
             try:
                 jwt.PyJWS().decode(f"{_base64(b'{}').decode()}..AAAA", made, [algorithm])
