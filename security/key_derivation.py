@@ -1,4 +1,4 @@
-"""How much work it is to open what a password has encrypted, as the file itself says: told before the work is done.
+"""The work that opening an encrypted key or store takes, as its own bytes say, known before the work is done.
 
 Keys (PKCS #8) and stores (PKCS #12) name how often a hash is to be iterated, up to billions of times, or how much memory scrypt
 is to fill. What does the work cannot be interrupted. So the numbers are looked for first, in DER or BER, wherever they stand

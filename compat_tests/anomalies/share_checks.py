@@ -29,7 +29,7 @@ def check_shares(records: Records) -> Iterator[Anomaly]:
 
 
 class _Groups:
-    """What the groups of a history acquired and settled."""
+    """The records that the groups of a history acquired and settled."""
 
     def __init__(self, operations: list[Operation]) -> None:
         self.acquired: dict[Place, list[Operation]] = defaultdict(list)

@@ -104,7 +104,7 @@ class ConnectionRates:
 
     @property
     def limited(self) -> bool:
-        """Whether any address, or host, has a quota."""
+        """Returns whether any address, or host, has a quota."""
         return bool(self._of_address or self._looked_up or self._hosts) or self._of_others != UNLIMITED
 
     def limit_of(self, address: str) -> int:

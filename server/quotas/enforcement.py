@@ -105,7 +105,7 @@ class ClientQuotas:
 
     @property
     def limited(self) -> bool:
-        """Whether any client has a quota."""
+        """Returns whether any client has a quota."""
         return any(ledger.limited for ledger in self._ledgers.values())
 
     # Around a request

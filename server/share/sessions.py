@@ -95,7 +95,7 @@ class ShareSession:
 
 
 class _Held:
-    """What one connection has opened and still holds."""
+    """The sessions that one connection has opened and still holds."""
 
     __slots__ = ("groups", "partitions", "sessions")
 

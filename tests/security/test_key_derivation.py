@@ -1,4 +1,4 @@
-"""What it costs to open an encrypted key or store is told by its bytes alone, in DER and in BER."""
+"""The bytes of an encrypted key or store, in DER or BER, are enough to know what it costs to open it."""
 
 from __future__ import annotations
 

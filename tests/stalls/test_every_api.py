@@ -65,7 +65,8 @@ def test_all_long_requests_are_answered(seen: dict[str, list[Seen]]) -> None:
 
 
 def test_no_long_request_is_only_refused(seen: dict[str, list[Seen]]) -> None:
-    """What is refused as a whole costs nothing. For weeks, that was all that was known of access rules and quotas."""
+    """A request that is refused as a whole costs nothing, and says nothing of what others cost. For weeks, that was all that was
+    known of access rules and quotas."""
     outcomes: dict[str, set[str]] = defaultdict(set)
     for one in (one for api in seen.values() for one in api):
         outcomes[f"{one.api}.{one.path}"].add(one.outcome)

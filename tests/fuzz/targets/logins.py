@@ -1,4 +1,4 @@
-"""What is said and written to log in: an input is a kind and the bytes of tokens, keys or texts.
+"""The words and files with which clients log in: an input is a kind and the bytes of tokens, keys or texts.
 
 - A step of PLAIN, SCRAM or OAUTHBEARER raises nothing. It ends a login with success only if the message says who that is, and
   proves it: by the password, by SCRAM's proof over both messages, or by a token that is valid now and claims what is expected.

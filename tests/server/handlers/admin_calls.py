@@ -28,7 +28,7 @@ def call(node: Node, api: str, request: WireStruct, version: int, listener: str 
 
 
 async def answered(node: Node, handler: Any, body: Any, request: Any) -> Any:
-    """What the handler answers, at once or in later turns."""
+    """Returns what the handler answers, at once or in later turns."""
     answer = handler.handle(body, request)
     if not inspect.isawaitable(answer):
         return answer

@@ -96,7 +96,7 @@ def in_turns(operation: Coroutine[Any, Any, T]) -> T:
 
 
 def planned(planning: Planning[T]) -> Outcome[T]:
-    """What comes of a planning that nobody comes in between."""
+    """Returns the outcome of a planning that nobody comes in between."""
     while True:
         try:
             next(planning)

@@ -154,7 +154,7 @@ def refused(operation: Callable[[], object]) -> str | None:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_long_answer_is_refused_before_anything_is_removed(version: int) -> None:
-    """How long it would be is known to a few bytes for each rule."""
+    """Its length is known beforehand, to a few bytes for each rule."""
     image = MetadataImage("c")
     create(image, *(rule(f"ä-{number}") for number in range(10)))
     filters = [DeleteAclsFilter(ANY, None, ANY, None, None, ANY, ANY)] * 20
