@@ -70,7 +70,7 @@ def of_the_walk() -> str:
     ],
 )
 def test_a_figure_of_readme_is_that_of_its_source(sentence: str) -> None:
-    assert sentence in words("README.md")
+    assert sentence in words("README.md"), f"README.md has other figures than their source; it should say: {sentence}"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_figure_of_readme_is_that_of_its_source(sentence: str) -> None:
     ],
 )
 def test_a_figure_of_another_page_is_that_of_the_source(page: str, sentence: str) -> None:
-    assert sentence in words(page)
+    assert sentence in words(page), f"{page} has another figure than its source; it should say: {sentence}"
 
 
 def test_what_ottla_is_not_for_is_said_on_the_first_screen() -> None:

@@ -84,6 +84,9 @@ def find_guard(module: str, rights: Rights) -> Guard | None:
         guard: Guard = getattr(import_module(f"ottla.server.guards.{place}"), module)
         return guard
     if isinstance(rights, Inside):
-        raise UnguardedApi(f"server/handlers/{module}.py declares rights that nothing in server/guards enforces")
+        raise UnguardedApi(
+            f"server/handlers/{module}.py declares rights that nothing in server/guards enforces: write a guard {module} there,"
+            " and name it in __init__.py"
+        )
     assert isinstance(rights, Open)
     return None

@@ -100,7 +100,10 @@ def test_every_need_is_in_a_case() -> None:
             for each in (need,) if isinstance(need, Need) else tuple(need):
                 if isinstance(need, Either) and api.module == "describe_groups":
                     continue
-                assert (api.module, each.operation, each.resource) in asked, f"no case asks for {each} of {api.module}"
+                assert (api.module, each.operation, each.resource) in asked, (
+                    f"no case asks {api.module} with and without {each.operation.name} on {each.resource.name}:"
+                    " add one to a module rights_*.py of compat_tests/wire_diff"
+                )
 
 
 def test_an_authorizer_is_a_link_next_to_the_handler() -> None:

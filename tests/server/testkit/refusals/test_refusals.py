@@ -188,7 +188,10 @@ def test_every_api_in_every_version_refuses_the_whole() -> None:
             await with_topic(test)
             for api, version in every_version():
                 codes, what = await check(test, api, version, {}, request_of(api, version))
-                assert CODE in codes, (what, codes)
+                assert CODE in codes, (
+                    f"a fault for all of {what} is answered {codes}, without {CODE!r}: does `LEVELS` in"
+                    f" server/testkit/refusals/entities.py have what {api.module} names and answers one by one?"
+                )
                 assert len({code for code in codes if code}) == 1, (what, codes)
 
     asyncio.run(scenario())
