@@ -144,7 +144,7 @@ PLANTED: Final = (
     fault(
         "an accepted record is forgotten by a restart",
         "redelivered",
-        "server/share/share_partition.py",
+        "server/share/changes.py",
         (
             "        self.rows.append(StateBatch(run.first, run.last, run.delivery_count, state))\n",
             "        kept = AVAILABLE if state is RecordState.ACKNOWLEDGED else state\n"
@@ -163,7 +163,7 @@ PLANTED: Final = (
     fault(
         "a released record is delivered without end",
         "delivered-too-often",
-        "server/share/share_partition.py",
+        "server/share/changes.py",
         ("if state is AVAILABLE and run.delivery_count >= delivery_limit:", "if state is AVAILABLE and run.delivery_count < 0:"),
     ),
     fault(
