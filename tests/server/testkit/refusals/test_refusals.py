@@ -71,6 +71,9 @@ def request_of(api: Api, version: int) -> Any:
         for topic in request.topics:
             for partition in topic.partitions:
                 partition.acknowledgement_batches = []
+    if api.module == "delete_acls":  # a filter that names its resource, by which a fault selects it
+        for each in request.filters:
+            each.resource_name_filter = "t"
     if api.module == "sasl_handshake":
         request.mechanism = "PLAIN"
     parts: list[Any] = []
