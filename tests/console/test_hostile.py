@@ -68,7 +68,7 @@ def test_keys_values_and_headers(browser: Browser, topic: Callable[..., str], br
 
 def test_a_record_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Record] = []
-    monkeypatch.setattr(record, "_found", lambda _: ("t", 0, 7, found[-1]))
+    monkeypatch.setattr(record, "_asked_record", lambda _: ("t", 0, 7, found[-1]))
     with browsing(FakeSource([topic_summary("t")])) as browser:
         for value in HOSTILE:
             data = value.encode()
