@@ -224,7 +224,9 @@ def test_a_query_into_a_topic_has_the_tasks_that_its_checkpoint_says(
     started: list[dict[str, Any]] = []
     monkeypatch.setattr("ottla.pipeline.run.start_query", lambda _frame, _sink, **how: started.append(how))
     job = running([], once=True)
-    checkpoint: Any = SimpleNamespace(directory_of=lambda sink: f"c/{sink.name}", tasks=lambda _sink, partitions, _line: partitions - 2)
+    checkpoint: Any = SimpleNamespace(
+        directory_of=lambda sink: f"c/{sink.name}", tasks=lambda _sink, partitions, _line: partitions - 2
+    )
     job.checkpoint, job.partitions = checkpoint, {"place": 6}
     job.take(Sink("out", kind, "place"))
     frame: Any = None
