@@ -6,7 +6,7 @@ undelivered          a record that nobody of the group has settled, and that was
                      although the group was drained at the end
 
 A release, and the end of a lock, make a record available again. An acquisition whose answer was lost counts as a delivery of
-everything, since nobody knows of what; so does no settlement that certainly failed.
+everything, since nobody knows of what. A settlement that certainly failed counts for nothing.
 """
 
 from __future__ import annotations

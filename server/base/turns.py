@@ -28,6 +28,8 @@ Awaited = Promise[Any] | asyncio.Future[Any]
 Steps = Generator[Awaited | None, None, T]
 """Work in steps: a generator that yields None where it may pause, and a promise or a future where it has to wait for that."""
 
+FEW: Final = 100
+"""The answer about so many things is encoded within a turn."""
 MAX_THREADS: Final = 2
 """The most jobs of clients in threads at once. It bounds the memory of what they unfold, and leaves the loop's other threads to
 flushes."""
@@ -97,6 +99,15 @@ def wait_in_steps(answer: Awaitable[T]) -> Steps[T]:
     waited = asyncio.shield(kept(answer))
     yield waited
     return cast(T, waited.result())
+
+
+def promise_if_long(answer: Awaitable[T], length: int, clock: Clock) -> Awaitable[T] | T | Promise[T]:
+    """Returns an answer about so many things, on which the loop works. If they are more than FEW, it is promised by `take_steps`,
+    so that a thread encodes it."""
+    if length <= FEW:
+        return answer
+    promised: T | Promise[T] = take_steps(wait_in_steps(answer), clock)
+    return promised
 
 
 def in_runs(items: Sequence[T], length: int) -> Iterator[Sequence[T]]:

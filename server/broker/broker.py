@@ -463,6 +463,7 @@ class Broker:
             from ottla.server.broker.quotas_in_force import QuotasInForce
 
             self._quotas = QuotasInForce(context, self.chain, self.listeners, self._network)
+            changed = None  # it has read all quotas that there are now
         self._quotas.refresh(changed)
 
     def _begin_passes(self, context: BrokerContext, logs: LogManager, cluster: Cluster) -> None:

@@ -36,7 +36,7 @@ class QuotasInForce:
         among_brokers = values["inter.broker.listener.name"] or values["security.inter.broker.protocol"]
         protected = among_brokers.upper() if len(listeners) > 1 else None
         self._connections = ConnectionRates(windows, context.clock, network, protected)
-        self._is_new = True
+        self._change(record for record in context.metadata.kept.values() if isinstance(record, ClientQuotaRecord))
 
     def _change(self, records: Iterable[ClientQuotaRecord]) -> None:
         """Sets and removes quotas, as these records do."""
@@ -51,10 +51,7 @@ class QuotasInForce:
 
     def refresh(self, changed: QuotasChanged | None) -> None:
         """Applies the quotas and the rates as they are now, that is after this change of quotas, or None of them."""
-        if self._is_new:
-            self._is_new = False
-            self._change(record for record in self._context.metadata.kept.values() if isinstance(record, ClientQuotaRecord))
-        elif changed is not None:
+        if changed is not None:
             self._change(changed.records)
         clients = self._clients if self._clients.limited else None
         self._context.quotas = clients

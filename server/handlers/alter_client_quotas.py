@@ -13,12 +13,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, Final
+from collections.abc import Awaitable
 
 from ottla.log.errors import StorageError
-from ottla.server.base.promise import Promise
-from ottla.server.base.turns import take_steps, wait_in_steps
+from ottla.server.base.turns import promise_if_long
 from ottla.server.metadata.operation import Refused
 from ottla.server.metadata.quotas import refused_whole
 from ottla.server.requests.request import Request
@@ -30,15 +28,8 @@ from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, Al
 TRAITS = Traits(Whole(Need(Operation.ALTER_CONFIGS, Resource.CLUSTER)))
 
 
-FEW: Final = 100
-"""The answer about so many entities is encoded within a turn; a thread encodes longer ones."""
-
-
-def handle(
-    body: AlterClientQuotasRequest, request: Request
-) -> Coroutine[Any, Any, AlterClientQuotasResponse] | AlterClientQuotasResponse | Promise[AlterClientQuotasResponse]:
-    answer = _alter(body, request)
-    return answer if len(body.entries) <= FEW else take_steps(wait_in_steps(answer), request.broker.clock)
+def handle(body: AlterClientQuotasRequest, request: Request) -> Awaitable[AlterClientQuotasResponse] | AlterClientQuotasResponse:
+    return promise_if_long(_alter(body, request), len(body.entries), request.broker.clock)
 
 
 async def _alter(body: AlterClientQuotasRequest, request: Request) -> AlterClientQuotasResponse:

@@ -11,12 +11,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, Final
+from collections.abc import Awaitable
 
 from ottla.log.errors import StorageError
-from ottla.server.base.promise import Promise
-from ottla.server.base.turns import take_steps, wait_in_steps
+from ottla.server.base.turns import promise_if_long
 from ottla.server.metadata.operation import Refused
 from ottla.server.metadata.scram import refused_whole
 from ottla.server.requests.request import Request
@@ -31,20 +29,10 @@ from ottla.wire.messages.alter_user_scram_credentials import (
 TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 
-FEW: Final = 100
-"""The answer about so many users is encoded within a turn; a thread encodes longer ones."""
-
-
 def handle(
     body: AlterUserScramCredentialsRequest, request: Request
-) -> (
-    Coroutine[Any, Any, AlterUserScramCredentialsResponse]
-    | AlterUserScramCredentialsResponse
-    | Promise[AlterUserScramCredentialsResponse]
-):
-    answer = _alter(body, request)
-    few = len(body.deletions) + len(body.upsertions) <= FEW
-    return answer if few else take_steps(wait_in_steps(answer), request.broker.clock)
+) -> Awaitable[AlterUserScramCredentialsResponse] | AlterUserScramCredentialsResponse:
+    return promise_if_long(_alter(body, request), len(body.deletions) + len(body.upsertions), request.broker.clock)
 
 
 async def _alter(body: AlterUserScramCredentialsRequest, request: Request) -> AlterUserScramCredentialsResponse:

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.log.errors import StorageError
-from ottla.server.base.promise import Promise
+from ottla.server.base.answers import wait_for
 from ottla.server.base.turns import Steps, in_runs, take_steps
 from ottla.server.metadata.controller import Controller
 from ottla.server.metadata.feature_levels import SUPPORTED_FEATURES
@@ -126,8 +126,7 @@ class StandaloneController(Controller):
             version = None
             while version != self.image.metadata_version:  # it says which records there may be, and how they are encoded
                 version = self.image.metadata_version
-                built = take_steps(self._build_in_steps(plan()), self._clock)
-                outcome, batch = await built if isinstance(built, Promise) else built
+                outcome, batch = await wait_for(take_steps(self._build_in_steps(plan()), self._clock))
             self._commit(outcome.records, batch)
         return outcome.answer
 

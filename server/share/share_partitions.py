@@ -80,7 +80,7 @@ class SharePartitions:
 
     def _keep_sessions(self, sessions: ShareSessions) -> None:
         self.sessions = sessions
-        sessions.released = self._release_later
+        sessions.released = self.release
 
     def settings(self, group_id: str) -> ShareGroupConfig:
         found = self._group_settings.get(group_id)
@@ -250,17 +250,13 @@ class SharePartitions:
         return session
 
     def release(self, session: ShareSession) -> Promise[None] | None:
-        """Ends a session, and with it the locks of its member. Returns a promise that is kept when none is left, if that takes
-        longer than a turn; whoever waits for it may give up.
+        """Ends a session, if it has not been closed, and with it the locks of its member. Returns a promise that is kept when
+        none is left, if that takes longer than a turn; whoever waits for it may give up.
         """
         if self.sessions.is_open(session):
             self.sessions.close(session.key)
         released: Promise[None] | None = take_steps(self._release_all(session), self._clock)
         return map_answer(released, lambda _: None)
-
-    def _release_later(self, session: ShareSession) -> None:
-        """Ends the locks of the member of a session that has been closed."""
-        take_steps(self._release_all(session), self._clock)
 
     def _release_all(self, session: ShareSession) -> Steps[None]:
         """Makes steps that end the locks of a member whose session is closed."""

@@ -208,14 +208,34 @@ class Member(ABC):
         self._leave()
 
 
-class ConsumerMember(Member):
-    """A member by the protocol of KIP-848, in which the broker assigns."""
+class AssignedMember(Member):
+    """A member by a protocol in which the broker assigns."""
 
     NOT_JOINED = 0
-    _topic_id = b""
 
     def _new_id(self) -> str:
         return f"{self.client.name}-{self.random.getrandbits(32):08x}"
+
+    async def _told(self, messages: Any, version: int, request: Any) -> Any:
+        """Sends a heartbeat; returns the answer, None if the member has to ask again."""
+        try:
+            answer = await self.client.call(messages, version, request)
+        except Lost:
+            return None
+        if answer.error_code:
+            if answer.error_code in _NEVER_DONE:
+                self._leave()
+            else:
+                await self.client.find_coordinator(self.group, GROUP)
+            return None
+        self._epoch = answer.member_epoch
+        return answer
+
+
+class ConsumerMember(AssignedMember):
+    """A member by the protocol of KIP-848."""
+
+    _topic_id = b""
 
     async def _heartbeat(self) -> bool:
         """See Member."""
@@ -229,31 +249,19 @@ class ConsumerMember(Member):
             subscribed_topic_names=[self.topic] if joins else None,
             topic_partitions=owned,
         )
-        try:
-            answer = await self.client.call(consumer_group_heartbeat, 1, request)
-        except Lost:
+        answer = await self._told(consumer_group_heartbeat, 1, request)
+        if answer is None:
             return False
-        if answer.error_code:
-            if answer.error_code in _NEVER_DONE:
-                self._leave()
-            else:
-                await self.client.find_coordinator(self.group, GROUP)
-            return False
-        self._epoch = answer.member_epoch
         if answer.assignment is not None:
             self._topic_id = next((each.topic_id for each in answer.assignment.topic_partitions), b"")
             self._own(sorted(at for each in answer.assignment.topic_partitions for at in each.partitions))
         return True
 
 
-class StreamsMember(Member):
+class StreamsMember(AssignedMember):
     """A member by the protocol of KIP-1071, with a topology of one subtopology that reads the topic: its tasks are partitions."""
 
-    NOT_JOINED = 0
     _SUBTOPOLOGY: Final = "only"
-
-    def _new_id(self) -> str:
-        return f"{self.client.name}-{self.random.getrandbits(32):08x}"
 
     async def _heartbeat(self) -> bool:
         """See Member."""
@@ -270,17 +278,9 @@ class StreamsMember(Member):
             warmup_tasks=[],
             process_id=self.client.name if joins else None,
         )
-        try:
-            answer = await self.client.call(streams_group_heartbeat, 0, request)
-        except Lost:
+        answer = await self._told(streams_group_heartbeat, 0, request)
+        if answer is None:
             return False
-        if answer.error_code:
-            if answer.error_code in _NEVER_DONE:
-                self._leave()
-            else:
-                await self.client.find_coordinator(self.group, GROUP)
-            return False
-        self._epoch = answer.member_epoch
         if answer.active_tasks is not None:
             self._own(sorted(at for each in answer.active_tasks for at in each.partitions))
         return True

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from ottla.server.base.clock import TURN_NS
-from ottla.server.base.promise import Promise
+from ottla.server.base.clock import TURN_NS, LoopClock
+from ottla.server.base.promise import InTurns, Promise
 from ottla.server.base.turns import (
+    FEW,
     MAX_THREADS,
     Steps,
     Workers,
@@ -20,6 +21,7 @@ from ottla.server.base.turns import (
     at_once,
     call_in_thread,
     in_threads,
+    promise_if_long,
     take_steps,
 )
 from tests.fakes import ManualClock, Threads
@@ -365,3 +367,19 @@ def test_a_callback_that_raises_does_not_keep_the_others_from_their_turns() -> N
         clock.advance()
     clock.advance()
     assert called == [clock.ticks_ns() + TURN_NS]
+
+
+@pytest.mark.parametrize(("length", "is_promised"), [(0, False), (FEW, False), (FEW + 1, True)])
+def test_an_answer_about_many_things_is_promised(length: int, is_promised: bool) -> None:
+    """So a thread encodes it; one about few is left as it is."""
+
+    async def answer() -> str:
+        return "all of them"
+
+    async def scenario() -> None:
+        answering = answer()
+        given: Any = promise_if_long(answering, length, LoopClock())
+        assert (given is answering, type(given) is InTurns) == (not is_promised, is_promised)
+        assert await given == "all of them"
+
+    asyncio.run(scenario())
