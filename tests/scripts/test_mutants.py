@@ -80,6 +80,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "tests/log/test_other.py": "from ottla.log import (b,\n    a)\n",
         "tests/log/test_last.py": "from ottla.log import b\n",
         "tests/sim/test_all.py": "",
+        "tests/sim/test_planted.py": "",
     }.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
