@@ -12,7 +12,18 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from compat_tests.anomalies.history import Key
 from compat_tests.outside import clients
-from compat_tests.outside.clients import PATIENCE_S, Abortable, ClientError, Committed, Sent, decode, encode, in_time, place_of
+from compat_tests.outside.clients import (
+    PATIENCE_S,
+    Abortable,
+    ClientError,
+    Committed,
+    GivenUp,
+    Sent,
+    decode,
+    encode,
+    in_time,
+    place_of,
+)
 
 QUIET = logging.getLogger("outside.librdkafka")  # which says at length that a killed broker is gone
 QUIET.disabled = True
@@ -118,6 +129,8 @@ def _reason(error: KafkaException | SystemError) -> KafkaError:
 
 class _Poller:
     def __init__(self, bootstrap: str, group: str, committed: bool) -> None:
+        self._given_up = False
+        """Whether a thread is still in a call of the consumer, which therefore cannot be closed."""
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -148,8 +161,12 @@ class _Poller:
 
     def commit(self, offsets: Committed) -> None:
         places = [TopicPartition(*place_of(key), offset) for key, offset in offsets.items()]
+        commit = self._consumer.commit
         try:
-            done = self._consumer.commit(offsets=places, asynchronous=False)
+            done = in_time(lambda: commit(offsets=places, asynchronous=False))  # it has no time limit of its own
+        except GivenUp:
+            self._given_up = True
+            raise
         except KafkaException as error:
             raise ClientError(str(error)) from error
         if wrong := [each.error for each in done or () if each.error is not None]:
@@ -165,7 +182,8 @@ class _Poller:
         return {f"{each.topic}-{each.partition}": max(each.offset, -1) for each in found}
 
     def close(self) -> None:
-        self._consumer.close()
+        if not self._given_up:
+            self._consumer.close()
 
 
 class Confluent:

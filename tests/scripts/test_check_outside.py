@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +30,18 @@ from compat_tests.anomalies.records import Anomaly
 from compat_tests.cluster.networks import TO
 from compat_tests.outside import aiokafka_clients, confluent_clients
 from compat_tests.outside.breaking import Breaking
-from compat_tests.outside.clients import PATIENCE_S, Abortable, ClientError, Committed, Sent, decode, encode, in_time, place_of
+from compat_tests.outside.clients import (
+    PATIENCE_S,
+    Abortable,
+    ClientError,
+    Committed,
+    GivenUp,
+    Sent,
+    decode,
+    encode,
+    in_time,
+    place_of,
+)
 from compat_tests.outside.clocks import Clocks
 from compat_tests.outside.faults import FURTHEST_S, KINDS, LONGEST_OF_CLUSTERS_S, LONGEST_S, OF_CLUSTERS, Fault, plan
 from compat_tests.outside.outcome import Outcome
@@ -425,6 +437,25 @@ def test_a_call_that_does_not_end_is_given_up() -> None:
     assert in_time(lambda: 5) == 5
     with pytest.raises(Abortable, match="no"):
         in_time(raising(Abortable("no")))
+
+
+def test_a_consumer_whose_commit_does_not_end_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended, closed = threading.Event(), list[bool]()
+    poller = confluent_clients.Confluent().poller("127.0.0.1:1", "g", committed=False)
+    consumer: Any = SimpleNamespace(commit=lambda **given: ended.wait() and None, close=lambda: closed.append(True))
+    poller._consumer = consumer
+    monkeypatch.setattr(confluent_clients, "in_time", partial(in_time, longest_s=0.01))
+    with pytest.raises(GivenUp):
+        poller.commit({"q-0": 5})
+    poller.close()
+    assert not closed
+    ended.set()
+    monkeypatch.undo()
+    poller = confluent_clients.Confluent().poller("127.0.0.1:1", "g", committed=False)
+    poller._consumer = consumer
+    poller.commit({"q-0": 5})
+    poller.close()
+    assert closed
 
 
 @pytest.mark.parametrize("code", [0, 16])
