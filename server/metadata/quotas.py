@@ -87,10 +87,6 @@ def quotas_of(image: MetadataImage) -> dict[Entity, dict[str, float]]:
     return found
 
 
-def has_quotas(image: MetadataImage) -> bool:
-    return any(key[0] == "quota" for key in image.kept)
-
-
 async def unknown_hosts(request: AlterClientQuotasRequest, network: Network) -> set[str]:
     """Returns the names of kind `ip` in the request that neither are addresses nor resolve to one. It asks the resolver only
     about host names, and lets others come first now and then."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import importlib
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -263,3 +265,62 @@ def test_partitions_that_are_to_move() -> None:
     topics = [AlterReplicaLogDirTopic("t", [*range(WIDE)])]
     body = AlterReplicaLogDirsRequest([AlterReplicaLogDir("/data", topics)])
     check("alter_replica_log_dirs", 2, body, broker.request(2), WIDE // 100 // ITEMS_A_TURN)
+
+
+TAKERS = {"answer_in_turns", "answer_once", "promise_if_long", "take_steps"}
+"""Functions of server/base/turns.py by which a handler answers in turns."""
+SHARE_STATE = "it shares server/share_state/answers.py with delete_share_group_state, which is asked here"
+STALLS = "only tests/stalls/test_every_api.py measures what it does at once"
+NOT_HERE = {
+    "add_partitions_to_txn": "its answer comes from a task: test_transactions_whose_partitions_are_added",
+    "alter_client_quotas": STALLS,
+    "alter_user_scram_credentials": STALLS,
+    "create_acls": STALLS,
+    "create_topics": STALLS,
+    "delete_acls": STALLS,
+    "describe_acls": STALLS,
+    "describe_client_quotas": STALLS,
+    "describe_log_dirs": STALLS,
+    "describe_transactions": STALLS,
+    "describe_user_scram_credentials": STALLS,
+    "fetch": "test_fetch_in_turns.py",
+    "initialize_share_group_state": SHARE_STATE,
+    "list_groups": STALLS,
+    "list_offsets": "test_list_offsets.py",
+    "list_transactions": STALLS,
+    "offset_commit": STALLS,
+    "produce": "test_produce_in_turns.py",
+    "read_share_group_state": SHARE_STATE,
+    "read_share_group_state_summary": SHARE_STATE,
+    "share_acknowledge": "test_share_in_turns.py",
+    "share_fetch": "test_share_in_turns.py",
+    "txn_offset_commit": STALLS,
+    "write_share_group_state": SHARE_STATE,
+}
+"""Handlers that answer in turns and have no request above, and why, or the module of their test."""
+
+
+def takes_turns(source: str) -> bool:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            names = {each.name for each in node.names}
+            if node.module == "ottla.server.base.turns" and names & TAKERS:
+                return True
+            if node.module == "ottla.server.share_state.answers" and "answer_each" in names:
+                return True
+    return False
+
+
+def asked_here() -> set[str]:
+    """The handlers in the tables, and those that a call of `check` or `answer` names."""
+    calls = [node for node in ast.walk(ast.parse(Path(__file__).read_text())) if isinstance(node, ast.Call) and node.args]
+    named = [call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id in {"check", "answer"}]
+    return {*DATA, *GROUPS, *(first.value for first in named if isinstance(first, ast.Constant) and isinstance(first.value, str))}
+
+
+def test_every_handler_that_answers_in_turns_is_asked() -> None:
+    folder = Path(str(offset_fetch.__file__)).parent
+    in_turns = {path.stem for path in folder.glob("*.py") if takes_turns(path.read_text())}
+    assert in_turns - asked_here() == NOT_HERE.keys()
+    missing = [test for test in NOT_HERE.values() if test.endswith(".py") and not Path(__file__).with_name(test).exists()]
+    assert missing == []

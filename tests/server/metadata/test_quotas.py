@@ -10,7 +10,7 @@ import pytest
 from ottla.server.base.network import OsNetwork
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import MAX_RECORDS, Refused
-from ottla.server.metadata.quotas import alter, entity_of, has_quotas, quotas_of, unknown_hosts
+from ottla.server.metadata.quotas import alter, entity_of, quotas_of, unknown_hosts
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, OpData, RequestEntityData, RequestEntryData
 from ottla.wire.messages.internal.client_quota_record import ClientQuotaRecord, EntityData
@@ -53,7 +53,7 @@ def image() -> MetadataImage:
 
 def test_quotas_are_set_changed_and_removed(image: MetadataImage) -> None:
     both = (("user", None), ("client-id", "c"))
-    assert not has_quotas(image)
+    assert not image.has_quotas
     assert asked(image, entry(ALICE, producer_byte_rate=10.0, request_percentage=0.5), entry(both, consumer_byte_rate=7.0)) == [
         0,
         0,
@@ -62,9 +62,9 @@ def test_quotas_are_set_changed_and_removed(image: MetadataImage) -> None:
     assert quotas_of(image) == {ALICE: {PRODUCE: 20.0, SHARE: 0.5}, (("client-id", "c"), ("user", None)): {FETCH: 7.0}}
     assert asked(image, entry(ALICE, producer_byte_rate=None), entry(both, consumer_byte_rate=None)) == [0, 0]
     assert quotas_of(image) == {ALICE: {SHARE: 0.5}}
-    assert has_quotas(image)
+    assert image.has_quotas
     assert asked(image, entry(ALICE, request_percentage=None)) == [0]
-    assert not has_quotas(image)
+    assert not image.has_quotas
 
 
 def test_what_is_so_already_makes_no_record(image: MetadataImage) -> None:

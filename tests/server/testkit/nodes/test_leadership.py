@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ottla.server.testkit.nodes.leadership import LED, OF_GROUPS, OF_TRANSACTIONS
-from ottla.wire.api import APIS
+from ottla.server.metadata.image import MetadataImage
+from ottla.server.requests.link import Steps
+from ottla.server.testkit.nodes.leadership import LED, OF_GROUPS, OF_REPLICAS, OF_TRANSACTIONS, Leadership
+from ottla.server.testkit.refusals.entities import Role, shape_of
+from ottla.wire.api import APIS, Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import (
     add_partitions_to_txn,
@@ -33,10 +36,46 @@ from tests.server.testkit.nodes_rig import NODES, NodesRig, three
 NOT_LEADER, NOT_COORDINATOR = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR
 TRANSACTION = 1
 
+OF_CONTROLLER = "it is for the controller, to which brokers forward it"
+OF_COORDINATORS = "brokers send it to share coordinators, and simulated nodes are one broker, which asks itself"
+AT_ALL_NODES = {
+    "alter_partition_reassignments": OF_CONTROLLER,
+    "alter_replica_log_dirs": "simulated nodes share the log directories, so each can move the one log of a partition",
+    "delete_share_group_state": OF_COORDINATORS,
+    "describe_quorum": OF_CONTROLLER,
+    "elect_leaders": OF_CONTROLLER,
+    "initialize_share_group_state": OF_COORDINATORS,
+    "read_share_group_state": OF_COORDINATORS,
+    "read_share_group_state_summary": OF_COORDINATORS,
+    "write_share_group_state": OF_COORDINATORS,
+}
+"""APIs that name partitions, groups or transactional ids and are served by every simulated node, and why."""
+LISTS = {"describe_log_dirs", "list_groups", "list_transactions"}
+"""APIs that may name none, and are answered with what the node has."""
+
+
+def names_what_a_node_may_not_have(api: Api) -> bool:
+    shapes = [shape_of(api.key, version) for version in range(api.min_version, api.max_version + 1)]
+    roles = {role for shape in shapes for _, role in shape.top}
+    roles |= {place.level.role for shape in shapes for way in shape.ways for place in way}
+    return not roles.isdisjoint({Role.PARTITION, Role.GROUP, Role.TRANSACTION})
+
 
 def test_the_tables_name_apis() -> None:
     modules = {api.module for api in APIS.values()}
-    assert modules >= LED | OF_GROUPS | OF_TRANSACTIONS
+    assert modules >= LED | OF_REPLICAS | OF_GROUPS | OF_TRANSACTIONS
+
+
+def test_every_api_that_names_what_a_node_may_not_have_is_in_a_table() -> None:
+    def step(*arguments: Any) -> Any:
+        return arguments
+
+    traits: Any = None
+    link, steps = Leadership(MetadataImage("cluster")), Steps(step, step, step)
+    guarded = {api.module for api in APIS.values() if link.around(api, traits, steps) is not steps}
+    named = {api.module for api in APIS.values() if names_what_a_node_may_not_have(api)}
+    assert named - guarded == AT_ALL_NODES.keys()
+    assert guarded - named == LISTS
 
 
 def test_only_the_leader_takes_records_and_others_name_it() -> None:
