@@ -260,10 +260,11 @@ def test_an_archive_is_read_once_it_has_records(
     (tmp_path / "_ottla" / "archive.json").write_text(json.dumps({"topic": "t", "format": kind}))
     if sign is not None:
         (tmp_path / sign).mkdir(parents=True)
-    rows = SimpleNamespace(isEmpty=lambda: is_empty)
+    rows = {each: SimpleNamespace(isEmpty=lambda: is_empty) for each in ("parquet", "delta", "iceberg")}
     spark = spark_with(HadoopFileSystem("file"))
-    spark.read = SimpleNamespace(parquet=lambda _: rows, format=lambda _: SimpleNamespace(load=lambda _: rows))
-    spark.table = lambda _: rows
+    loading = {each: SimpleNamespace(load=lambda _, found=found: found) for each, found in rows.items()}
+    spark.read = SimpleNamespace(parquet=lambda _: rows["parquet"], format=loading.__getitem__)
+    spark.table = lambda _: rows["iceberg"]
     monkeypatch.setattr(archive, "listed_files", lambda *_: [] if is_empty else ["file:/x"])
     monkeypatch.setattr("ottla.pipeline.tables.check_package", lambda *_: None)
     monkeypatch.setattr("ottla.pipeline.tables.iceberg_table", lambda _spark, directory: directory)
@@ -272,7 +273,8 @@ def test_an_archive_is_read_once_it_has_records(
             archive.read(spark, str(tmp_path))
     else:
         found: Any = archive.read(spark, str(tmp_path))
-        assert found == (rows, {"topic": "t", "format": kind})
+        assert found[0] is rows[kind]
+        assert found[1] == {"topic": "t", "format": kind}
 
 
 def test_a_directory_that_is_no_archive_is_not_read(tmp_path: Path) -> None:

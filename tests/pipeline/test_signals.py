@@ -59,7 +59,7 @@ def test_a_signal_is_reported_and_the_handlers_are_restored_when_the_queries_hav
     with handled_by(pyspark):
         with told_to_stop(lambda: [query]) as stop:
             assert not stop.is_set()
-            assert not stop.wait(0)
+            assert stop.wait(0) is False
             os.kill(os.getpid(), number)
             assert stop.wait(1000)
             assert stop.is_set()

@@ -11,6 +11,7 @@ import pytest
 import zstandard
 
 from ottla.pipeline.data_source.columns import TYPES, read
+from ottla.pipeline.data_source.columns_pile import Pile
 from ottla.pipeline.data_source.segments import DataLoss, SourceError
 from ottla.wire.batch import HEADER_SIZE, iter_batches, read_header, restamp
 from ottla.wire.records import Record, build_batch, encode_records
@@ -120,6 +121,23 @@ def test_only_offsets_need_no_decompression(tmp_path: Path, monkeypatch: pytest.
     assert offsets(tmp_path, low=3, high=27) == list(range(3, 27))
     with pytest.raises(AssertionError):
         rows(plan(tmp_path), ("timestamp",))
+
+
+def test_batches_that_are_too_old_are_not_decompressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = rig(tmp_path)
+    for old in (0, 5, 0, 0, 7):
+        log.append(build_batch([Record(0, NOW_MS + old, None, b"x" * 20, [])], codec=4))
+    log.manager.close(True)
+    decompressed = []
+
+    def count(*arguments: Any) -> Any:
+        decompressed.append(1)
+        return at_once(*arguments)
+
+    at_once = Pile.at_once
+    monkeypatch.setattr(Pile, "at_once", count)
+    assert [row["offset"] for row in rows(plan(tmp_path, earliest=NOW_MS + 5), ("offset", "timestamp"))] == [1, 4]
+    assert len(decompressed) == 2
 
 
 def test_timestamps_need_no_decompression_where_the_log_gave_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

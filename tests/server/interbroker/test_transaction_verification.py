@@ -48,15 +48,15 @@ class LogOfImage(TransactionLog):
 
 
 class Rig:
-    """The coordinator of HERE is this broker, that of THERE is broker 2."""
+    """The coordinator of HERE is this broker, that of THERE is the `other`."""
 
-    def __init__(self) -> None:
+    def __init__(self, other: int = TWO) -> None:
         self.broker = MemoryBroker({})
-        self.broker.register_broker(TWO, 9002)
-        self.broker.create_topic(TRANSACTION_STATE, 2, followers=(TWO,))
+        self.broker.register_broker(other, 9002)
+        self.broker.create_topic(TRANSACTION_STATE, 2, followers=(other,))
         self.place = java_hash_bucket(THERE, 2)
         assert java_hash_bucket(HERE, 2) != self.place
-        self.broker.elect(TRANSACTION_STATE, TWO, self.place)
+        self.broker.elect(TRANSACTION_STATE, other, self.place)
         self.others = PlayedBrokers(self.broker.image)
         self.log = LogOfImage(self.broker.image)
         self.here = Driver(self.log)
@@ -98,6 +98,12 @@ def test_another_is_asked_by_the_request_for_brokers(add: bool) -> None:
     topics = [AddPartitionsToTxnTopic("t", [0, 1]), AddPartitionsToTxnTopic("u", [0])]
     assert asked.request == AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction(THERE, 7, 1, not add, topics)])
     assert rig.written_here == 0
+
+
+def test_the_other_may_be_broker_0() -> None:
+    rig = Rig(other=0)
+    rig.ask()
+    assert [asked.broker_id for asked in rig.others.asked] == [0]
 
 
 def test_every_partition_has_its_own_code() -> None:

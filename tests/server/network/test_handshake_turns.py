@@ -64,8 +64,8 @@ def test_who_leaves_the_line() -> None:
     turns: HandshakeTurns[str] = HandshakeTurns()
     crowd(turns, "a", OF_ONE_SOURCE + 2)
     begin_all(turns)
-    assert not turns.leave("a", "a0")  # it is under way
-    assert not turns.leave("b", "b0")
+    assert turns.leave("a", "a0") is False  # it is under way
+    assert turns.leave("b", "b0") is False
     assert turns.leave("a", f"a{OF_ONE_SOURCE}")
     assert turns.waiting == 1
     turns.clear_line()

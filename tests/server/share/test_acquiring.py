@@ -165,6 +165,14 @@ def test_a_batch_that_fails_again_and_again_comes_in_ever_smaller_portions_and_a
     assert sizes == [[(100, 1)], [(100, 2)], [(100, 3)], [(50, 4)], [(1, 5)], [(1, 5)], [(1, 5)], [(1, 5)]]
 
 
+def test_half_of_a_batch_of_three_is_one_record() -> None:
+    partition = Partition([(0, 2)], settings=replace(SETTINGS, delivery_count_limit=10))
+    for _ in range(5):
+        assert [each.size for each in partition.acquire()] == [3]
+        partition.acknowledge(0, 2, RELEASE)
+    assert given(partition.acquire()) == [(0, 0, 6)]
+
+
 def test_others_wait_while_one_is_tried_alone() -> None:
     partition = Partition([(0, 0), (1, 1), (2, 2)])
     partition.acquire(batch_size=1)

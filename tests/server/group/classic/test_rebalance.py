@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.wire.errors import ErrorCode
 from tests.in_loop import in_loop
 from tests.server.group.fakes import Driver, answer_of, waits
@@ -160,12 +162,13 @@ async def test_a_parked_request_stands_for_heartbeats() -> None:
     assert driver.group().members.keys() == {leader, follower}
 
 
+@pytest.mark.parametrize("timeout_s", [30, None])
 @in_loop
-async def test_a_first_join_may_wait_longer_than_the_session_but_not_for_ever() -> None:
-    driver = Driver(new_member_join_timeout_ms=30_000)
+async def test_a_first_join_may_wait_longer_than_the_session_but_not_for_ever(timeout_s: int | None) -> None:
+    driver = Driver() if timeout_s is None else Driver(new_member_join_timeout_ms=1000 * timeout_s)
     (old,), _ = driver.stable(session_ms=1_000_000, rebalance_ms=1_000_000)
     newcomer, parked = driver.enter(session_ms=10_000, rebalance_ms=1_000_000)
-    driver.clock.advance(29)
+    driver.clock.advance((timeout_s or 300) - 1)
     assert waits(parked)
     driver.clock.advance(1)
     assert answer_of(parked).error_code == ErrorCode.UNKNOWN_MEMBER_ID

@@ -139,7 +139,12 @@ async def test_a_classic_member_has_to_join_and_to_sync_in_time() -> None:
 async def test_protocols_have_to_be_everybodys() -> None:
     driver = Beating()
     driver.beat("new")
-    assert driver.join(version=3, protocols=subscription()).error_code == NONE
+    joined = driver.join(version=3, protocols=subscription())
+    assert joined.error_code == NONE
+    member, generation = joined.member_id, joined.generation_id
+    wrong = [{"protocol": "sticky"}, {"protocol_type": "connect"}, {"protocol": "sticky", "protocol_type": None}]
+    refusals = [driver.sync(member, generation, **each).error_code for each in wrong]
+    assert refusals == [ErrorCode.INCONSISTENT_GROUP_PROTOCOL] * 3
     other = {"sticky": subscription()["range"]}
     assert driver.join(version=3, protocols=other).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert driver.join(version=3, protocol_type="connect").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
