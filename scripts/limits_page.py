@@ -148,9 +148,9 @@ NOTES: Final = {
     "Memory for clients": (
         "A fetch session outlives its connection on purpose, as in Kafka: a client whose connection was closed while it waited "
         "for no answer goes on with its session on the next one. Without a connection it is the first to be evicted, however "
-        "young it is. A share session ends with its connection. One for which there is no room is answered 133 "
-        "SHARE_SESSION_LIMIT_REACHED: a new one is not opened, and one that would grow stays as it is. In Kafka only the number "
-        "of share sessions is limited, by `group.share.max.share.sessions`, with the same error."
+        "young it is. A share session ends with its connection. A ShareFetch that finds no room for its session is answered 133 "
+        "SHARE_SESSION_LIMIT_REACHED: a new session is not opened, and one that would have grown stays as it is. In Kafka only "
+        "the number of share sessions is limited, by `group.share.max.share.sessions`, with the same error."
     ),
 }
 """What is said below the tables of a section."""

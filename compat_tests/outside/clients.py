@@ -110,8 +110,8 @@ def in_time(ask: Callable[[], Answer], longest_s: float = LONGEST_S) -> Answer:
     """Returns what it answers, and raises what it raises. Raises GivenUp if it is not back in time, and leaves it alone then.
 
     Two libraries were seen not to end when a coordinator had gone: librdkafka 2.16 in `send_offsets` (its issues 5511 and 5456)
-    and in a consumer's `commit`, and kafka-python 3.0, which waits without any limit there, in `commit` and in `abort`. Another
-    producer takes the transactional id over.
+    and in a consumer's `commit`, and kafka-python 3.0, which waits without any limit there, in `commit` and in `abort`. A
+    transactional id is taken over by another producer.
     """
     try:
         return waiting.in_time(ask, longest_s)

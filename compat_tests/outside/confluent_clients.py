@@ -12,18 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from compat_tests.anomalies.history import Key
 from compat_tests.outside import clients
-from compat_tests.outside.clients import (
-    PATIENCE_S,
-    Abortable,
-    ClientError,
-    Committed,
-    GivenUp,
-    Sent,
-    decode,
-    encode,
-    in_time,
-    place_of,
-)
+from compat_tests.outside.clients import PATIENCE_S, Abortable, ClientError, Committed, Sent, decode, encode, in_time, place_of
 
 QUIET = logging.getLogger("outside.librdkafka")  # which says at length that a killed broker is gone
 QUIET.disabled = True
@@ -164,7 +153,7 @@ class _Poller:
         commit = self._consumer.commit
         try:
             done = in_time(lambda: commit(offsets=places, asynchronous=False))  # it has no time limit of its own
-        except GivenUp:
+        except clients.GivenUp:
             self._given_up = True
             raise
         except KafkaException as error:

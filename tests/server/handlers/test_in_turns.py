@@ -267,8 +267,15 @@ def test_partitions_that_are_to_move() -> None:
     check("alter_replica_log_dirs", 2, body, broker.request(2), WIDE // 100 // ITEMS_A_TURN)
 
 
-TAKERS = {"answer_in_turns", "answer_once", "promise_if_long", "take_steps"}
-"""Functions of server/base/turns.py by which a handler answers in turns."""
+TURNS = "ottla.server.base.turns"
+TAKERS = {
+    (TURNS, "answer_in_turns"),
+    (TURNS, "answer_once"),
+    (TURNS, "promise_if_long"),
+    (TURNS, "take_steps"),
+    ("ottla.server.share_state.answers", "answer_each"),
+}
+"""Functions by which a handler answers in turns, with their modules."""
 SHARE_STATE = "it shares server/share_state/answers.py with delete_share_group_state, which is asked here"
 STALLS = "only tests/stalls/test_every_api.py measures what it does at once"
 NOT_HERE = {
@@ -301,14 +308,8 @@ NOT_HERE = {
 
 
 def takes_turns(source: str) -> bool:
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom):
-            names = {each.name for each in node.names}
-            if node.module == "ottla.server.base.turns" and names & TAKERS:
-                return True
-            if node.module == "ottla.server.share_state.answers" and "answer_each" in names:
-                return True
-    return False
+    froms = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
+    return not TAKERS.isdisjoint((node.module, each.name) for node in froms for each in node.names)
 
 
 def asked_here() -> set[str]:

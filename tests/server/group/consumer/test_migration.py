@@ -142,8 +142,11 @@ async def test_protocols_have_to_be_everybodys() -> None:
     joined = driver.join(version=3, protocols=subscription())
     assert joined.error_code == NONE
     member, generation = joined.member_id, joined.generation_id
-    wrong: list[dict[str, Any]] = [{"protocol": "sticky"}, {"protocol_type": "connect"}]
-    wrong.append({"protocol": "sticky", "protocol_type": None})
+    wrong: list[dict[str, Any]] = [
+        {"protocol": "sticky"},
+        {"protocol_type": "connect"},
+        {"protocol": "sticky", "protocol_type": None},
+    ]
     refusals = [driver.sync(member, generation, **each).error_code for each in wrong]
     assert refusals == [ErrorCode.INCONSISTENT_GROUP_PROTOCOL] * 3
     other = {"sticky": subscription()["range"]}
