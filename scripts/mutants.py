@@ -46,8 +46,9 @@ PARTS = ("log", "security", "server", "pipeline")
 EQUIVALENTS = ROOT / "scripts" / "equivalent_mutants.toml"
 ALSO = {"log": ["tests/sim", "tests/server/settings"]}
 """Tests of a part that stand elsewhere than in its mirror; tests/server/settings compares the topics' table with Kafka's."""
-NOT_ABOUT_MUTANTS = "test_planted.py"
-"""Tests that plant faults in a simulated broker and look for them: minutes of seeds, whatever the mutant."""
+NOT_ABOUT_MUTANTS = ("test_planted.py", "test_simulation.py")
+"""Tests that run hundreds of seeds of a simulated broker: they take many minutes for each mutant that the others do not notice. So
+a few that only such a seed would catch are called survivors."""
 GOAL = 0.9
 LONGEST_SHOWN = 50
 SLOW_START, TIMES_AS_LONG = 60.0, 4
@@ -219,7 +220,7 @@ def test_stages(path: str, *, near: bool) -> list[list[str]]:
     imported = re.compile(rf"\b{re.escape(module)}\b|from {re.escape(parent)} import (\([^)]*|[^\n]*)\b{re.escape(name)}\b")
     folders = [str(part), *ALSO.get(source.parts[0], [])]
     found = (path.relative_to(ROOT) for folder in folders for path in (ROOT / folder).rglob("test_*.py"))
-    modules = sorted(path for path in found if path.name != NOT_ABOUT_MUTANTS)
+    modules = sorted(path for path in found if path.name not in NOT_ABOUT_MUTANTS)
     nearest = [one for one in modules if one.parent == mirror and re.match(rf"test_{source.stem}(_|\.)", one.name)]
     naming = [one for one in modules if imported.search((ROOT / one).read_text())]
     beside = [one for one in modules if mirror in one.parents]

@@ -105,7 +105,8 @@ def test_what_is_produced_is_drawn_on_the_overview(visitor: Visitor, bootstrap: 
 
 
 def test_the_furthest_behind_in_the_list_of_topics(visitor: Visitor, bootstrap: str, unique: Unique) -> None:
-    topic, near, far = made(bootstrap, 2), unique("near"), unique("far")
+    topic = made(bootstrap, 2)
+    near, far = unique("0-near"), unique("0-far")  # the first by name are asked first, however little time there is
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(6):
         producer.produce(topic, b"x", partition=number % 2)

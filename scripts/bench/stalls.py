@@ -100,21 +100,24 @@ def _send_all(to: socket.socket, frames: list[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def running(kind: str, attack: Attack) -> Iterator[BrokerProcess]:
-    with tempfile.TemporaryDirectory(prefix="ottla-stalls-") as directory:
-        broker = BROKERS[kind](Path(directory) / kind, attack.settings)
-        broker.start()
-        try:
-            yield broker
-        finally:
-            broker.kill()
+def running(kind: str, attack: Attack, directories: Path) -> Iterator[BrokerProcess]:
+    """Runs a broker with a new directory among these, which is left there when the broker ends: for half a minute after files
+    were removed, ext4 takes up to a hundred times as long to create others."""
+    directory = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=directories))
+    broker = BROKERS[kind](directory / kind, attack.settings)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.kill()
 
 
 class Bench:
-    """Measures the attacks on brokers of one kind."""
+    """Measures the attacks on brokers of one kind, each with its own among these directories."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, directories: Path) -> None:
         self._kind = kind
+        self._directories = directories
         self._held: str | None = None
         """What the running broker holds, None if none runs."""
         self._stack = contextlib.ExitStack()
@@ -123,7 +126,7 @@ class Bench:
         """Returns what the attack does to a broker that holds what it needs."""
         if self._held is None or attack.holds != self._held:
             self.end()
-            self._broker = self._stack.enter_context(running(self._kind, attack))
+            self._broker = self._stack.enter_context(running(self._kind, attack, self._directories))
             assert self._broker.process is not None
             self._address = Address(self._kind, self._broker.port, self._broker.process.pid, str(self._broker.log_file))
             if attack.prepare is not None:
@@ -159,6 +162,24 @@ class Bench:
         self._held = None
 
 
+def _measure_all(kind: str, directories: Path, wanted: str, *, add: bool) -> None:
+    """Measures the attacks whose names contain `wanted`, and adds their rows to the docs if asked to."""
+    bench = Bench(kind, directories)
+    for attack in (*attacks(), *rule_attacks(), *state_attacks()):
+        if wanted not in attack.name:
+            continue
+        try:
+            seen = bench.measure(attack)
+        except AssertionError as error:  # it cannot hold what the attack needs
+            print(f"{kind}: {attack.name}: {str(error)[:200]}", flush=True)
+            bench.end()
+            continue
+        print(f"{kind}: {attack.name}: {seen.cell()}", flush=True)
+        if add:
+            add_rows(kind, {attack.name: seen})
+    bench.end()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--brokers", default="ottla,kafka")
@@ -166,21 +187,9 @@ def main() -> int:
     parser.add_argument("--docs", action="store_true", help="write docs/stalls.json and docs/stalls.md")
     arguments = parser.parse_args()
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
-    for kind in arguments.brokers.split(","):
-        bench = Bench(kind)
-        for attack in (*attacks(), *rule_attacks(), *state_attacks()):
-            if arguments.attacks not in attack.name:
-                continue
-            try:
-                seen = bench.measure(attack)
-            except AssertionError as error:  # it cannot hold what the attack needs
-                print(f"{kind}: {attack.name}: {str(error)[:200]}", flush=True)
-                bench.end()
-                continue
-            print(f"{kind}: {attack.name}: {seen.cell()}", flush=True)
-            if arguments.docs:
-                add_rows(kind, {attack.name: seen})
-        bench.end()
+    with tempfile.TemporaryDirectory(prefix="ottla-stalls-") as directories:
+        for kind in arguments.brokers.split(","):
+            _measure_all(kind, Path(directories), arguments.attacks, add=arguments.docs)
     return 0
 
 
