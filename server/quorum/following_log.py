@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.errors import CorruptRecord, StorageError
 from ottla.log.following import append_as_follower
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from ottla.wire.primitives import WireStruct
 
 logger = logging.getLogger("ottla.server.quorum")
+
+RECORDS_A_STEP: Final = 500
+"""About four milliseconds of decoding. Kafka's controllers write up to 10,000 records as one batch."""
 
 
 class FollowingLog:
@@ -158,8 +161,8 @@ class FollowingLog:
         self.partition_log.raise_high_watermark(min(self.high_watermark, self.end_offset))
 
     def apply(self, image: MetadataImage) -> Iterator[None]:
-        """Applies the batches up to the high watermark, one a step. Raises MetadataError, after which the broker cannot go on,
-        and StorageError."""
+        """Applies the batches up to the high watermark, one a step, or in several steps if it has many records: these are decoded
+        in portions, and take effect together. Raises MetadataError, after which the broker cannot go on, and StorageError."""
         upto = min(self.high_watermark, self.end_offset)
         if self.applied >= upto:
             return
@@ -169,7 +172,7 @@ class FollowingLog:
                 if header.next_offset > upto:
                     return
                 if header.last_offset >= self.applied:
-                    self._apply_batch(image, batch)
+                    yield from self._apply_batch(image, batch)
                     self.applied = header.next_offset
                     self.epoch = header.partition_leader_epoch
                     self.last_append_ms = header.max_timestamp
@@ -177,7 +180,7 @@ class FollowingLog:
         except CorruptRecord as error:
             raise MetadataError(f"{error}. {way_out(self.partition_log.path)}") from error
 
-    def _apply_batch(self, image: MetadataImage, batch: bytes) -> None:
+    def _apply_batch(self, image: MetadataImage, batch: bytes) -> Iterator[None]:
         header = read_header(batch)
         try:
             decoded = decode_records(batch)
@@ -192,7 +195,11 @@ class FollowingLog:
                 elif control.type == KRAFT_VOTERS:
                     self._voters = control.message
         else:
-            records = [self._decode(record.value, header.base_offset + at) for at, record in enumerate(decoded)]
+            records: list[WireStruct] = []
+            for at, record in enumerate(decoded, 1):
+                records.append(self._decode(record.value, header.base_offset + at - 1))
+                if at % RECORDS_A_STEP == 0:
+                    yield
             for operation in self._transactions.feed(records):
                 image.apply_all(operation)
         image.highest_offset = header.last_offset

@@ -12,6 +12,7 @@ from ottla.server.metadata import quorum_state
 from ottla.server.metadata.image_records import freeze
 from ottla.server.metadata.snapshot import SnapshotId
 from ottla.server.metadata.snapshot_writer import SnapshotWriter
+from ottla.server.quorum.following_log import RECORDS_A_STEP
 from ottla.wire.messages.internal.begin_transaction_record import BeginTransactionRecord
 from ottla.wire.messages.internal.end_transaction_record import EndTransactionRecord
 from ottla.wire.metadata_records import MetadataError, build_encoded
@@ -80,6 +81,16 @@ def test_it_is_applied_one_batch_a_step() -> None:
     follower.log.note_high_watermark(leader.end)
     seen = [follower.topics for _ in follower.log.apply(follower.image)]
     assert seen == [[], [], ["a", "b"], ["a", "b", "c"]]
+
+
+def test_a_batch_of_many_records_is_applied_in_steps_and_takes_effect_at_once() -> None:
+    follower, leader = Follower(), begun()
+    names = [f"t-{number}" for number in range(2 * RECORDS_A_STEP + 1)]
+    leader.topics(*names)
+    follower.follow(leader, high_watermark=0)
+    follower.log.note_high_watermark(leader.end)
+    seen = [len(follower.topics) for _ in follower.log.apply(follower.image)]
+    assert seen == [0, 0, 2, 2, 2, 2 + len(names)]
 
 
 def test_every_append_has_to_be_flushed() -> None:
