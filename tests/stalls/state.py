@@ -227,9 +227,9 @@ class StateSweep(Sweep):
         return self.loop.longest
 
 
-def sweep_state(*, measured: bool = False) -> Iterator[Seen]:
+def sweep_state(scale: int) -> Iterator[Seen]:
     """Yields what each of them did."""
-    sweep = StateSweep(measured=measured)
+    sweep = StateSweep(scale)
 
     async def ask() -> list[Seen]:
         return [seen async for seen in sweep.ask_for_all()]

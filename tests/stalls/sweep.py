@@ -110,10 +110,10 @@ class Seen(NamedTuple):
 
 
 class Sweep:
-    """Asks one broker, `scale` times less than it takes."""
+    """Asks one broker, `scale` times less than it takes; with a scale of 1, the time is measured."""
 
-    def __init__(self, *, measured: bool) -> None:
-        self.work, self.scale = (Time(), 1) if measured else (Work(), SCALE)
+    def __init__(self, scale: int) -> None:
+        self.work, self.scale = Time() if scale == 1 else Work(), scale
         self.loop = WorkLoop(self.work)
 
     async def ask_all(self, apis: Iterable[Api], most: int) -> list[Seen]:
@@ -239,23 +239,23 @@ async def _done(promised: Any) -> Any:
     return promised
 
 
-def sweep(apis: str, *, measured: bool = False) -> Iterator[Seen]:
+def sweep(apis: str, scale: int) -> Iterator[Seen]:
     """Yields what each long request did, of the APIs whose name contains `apis`; each API has a broker of its own."""
     chosen = [api for api in served(BROKER).values() if apis in api.name]
-    _run(chosen, FEW, measured)  # whatever is imported, is imported now
+    _run(chosen, FEW, scale)  # whatever is imported, is imported now
     for api in chosen:
-        yield from _run([api], MOST, measured)
+        yield from _run([api], MOST, scale)
 
 
-def _run(apis: list[Api], most: int, measured: bool) -> list[Seen]:
-    one = Sweep(measured=measured)
+def _run(apis: list[Api], most: int, scale: int) -> list[Seen]:
+    one = Sweep(scale)
     return run_scaled(one, one.ask_all(apis, most // one.scale))
 
 
 def run_scaled(one: Sweep, asking: Coroutine[Any, Any, list[Seen]]) -> list[Seen]:
     """Runs it on the sweep's loop, in a broker whose bounds are scaled as the sweep is."""
     for module, name, bound in BOUNDS:
-        setattr(module, name, bound // one.scale)
+        setattr(module, name, max(1, bound // one.scale))
     asyncio.set_event_loop(one.loop)
     try:
         return one.loop.run_until_complete(asking)
