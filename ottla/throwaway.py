@@ -56,6 +56,7 @@ class UnsyncedDisk(OsDisk):
     """The operating system's files without fsync, for a directory that is removed in the end."""
 
     file_type = UnsyncedFile
+    is_open_to_processes = False  # since another process would sync what it writes
 
     def sync_dir(self, path: str) -> None:
         """Nothing, as for files."""

@@ -219,7 +219,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/testkit/looks/texts.py": "tests/server/testkit/looks/test_records.py",
     "server/testkit/nodes/near_replicas.py": "tests/server/testkit/nodes/test_nodes.py",
     "server/testkit/nodes/node.py": "tests/server/testkit/nodes/test_nodes.py",
-    "server/testkit/nodes/node_context.py": "tests/server/testkit/nodes/test_leadership.py",
     "server/testkit/nodes/simulated_cluster.py": "tests/server/testkit/nodes/test_nodes.py",
     "server/testkit/parked.py": "tests/server/testkit/calls/test_look_calls.py",
     "server/testkit/python/calling.py": "tests/server/testkit/python/test_moving.py",

@@ -1,6 +1,8 @@
 """Disk, clock, network and randomness are parameters: nothing in the server or the log asks the system for them itself.
 
-Each test names the modules that may: those that implement the parameter with the operating system, and a few that say why.
+Each test names the modules that may: those that implement the parameter with the operating system, and a few that say why. What
+is asked of the system without being a parameter, and so cannot be simulated, is named as well: processes that are started, the
+environment, and the authorities that the system trusts.
 """
 
 from __future__ import annotations
@@ -81,6 +83,12 @@ NETWORK = r"""
     | .*\.(getaddrinfo|getnameinfo|create_server|create_connection|create_datagram_endpoint|sock_\w+)(\(.*)?
     | asyncio\.(open_connection|start_server).*
 """
+PROCESSES = r"""
+    subprocess\.(Popen|run|call|check_\w+|get\w+)(\(.*)? | asyncio\.create_subprocess_\w+.* | .*\.subprocess_(exec|shell)(\(.*)?
+    | os\.(fork|exec|spawn|posix_spawn|system|popen).* | multiprocessing\..+
+"""
+ENVIRONMENT = r"os\.(environ|environb|getenv|putenv|unsetenv)\b.*"
+TRUST_STORE = r"ssl\.(create_default_context|get_default_verify_paths).* | .*\.(load_default_certs|set_default_verify_paths).*"
 RANDOMNESS = r"random\.(?!Random$).+ | (uuid|secrets)\..+ | os\.(urandom|getrandom).*"
 
 
@@ -134,6 +142,32 @@ def test_the_network_is_a_parameter() -> None:
         "server/base/network.py",
         "server/console/child.py",  # a pair of sockets to a process
         "server/console/port.py",  # the type of a socket that the network has bound
+    }
+
+
+def test_who_starts_processes_is_known() -> None:
+    """A process is no parameter: the program is this package itself, and a test gives its owner another way to start it."""
+    assert modules_using(PROCESSES) == {
+        "server/console/child.py",  # `launch`, which whoever opens the console is given
+        "server/partitions/cleaning.py",  # a worker that compacts, unless another `new_worker` is given, or another disk
+    }
+
+
+def test_who_looks_at_the_environment_is_known() -> None:
+    assert modules_using(ENVIRONMENT) == {
+        "server/console/child.py",  # what of it the console's process gets
+        "server/program/cli.py",  # whether a shell asks for completions
+        "server/program/serve.py",  # the settings of a container, and the log level
+        "server/security/kerberos_config.py",  # the only way to name Kerberos's configuration to its library
+    }
+
+
+def test_who_trusts_what_the_system_trusts_is_known() -> None:
+    """The `ssl` module reads the authorities of the system by itself, from files that no Disk knows. Other authorities are read
+    by way of a parameter."""
+    assert modules_using(TRUST_STORE) == {
+        "server/security/key_sets.py",  # for keys from an https URL, without a truststore in the login module
+        "server/security/tls.py",  # towards other nodes, without a truststore
     }
 
 

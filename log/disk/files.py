@@ -130,6 +130,12 @@ class Lock(Protocol):
 class Disk(Protocol):
     """A file system. Paths are absolute or relative to wherever the caller is; names are text. Every method may raise OSError."""
 
+    @property
+    def is_open_to_processes(self) -> bool:
+        """Returns whether another process may work on the files: it sees them at the same paths, and there is nothing about them
+        that only this object does."""
+        ...
+
     def open(self, path: str, create: bool = False) -> File:
         """Opens for reading and appending. `create` makes an empty file if there is none."""
         ...
@@ -425,6 +431,7 @@ class OsDisk:
     """The operating system's file system."""
 
     file_type: type[OsFile] = OsFile
+    is_open_to_processes = True
 
     def open(self, path: str, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_CREAT if create else 0)  # opening a pipe must not block

@@ -72,6 +72,8 @@ class _Nothing:
 class ReadOnlyDisk:
     """A log.disk.files.Disk on top of the real one. `real_path` returns where the file that has a name here really is."""
 
+    is_open_to_processes = False  # since the changes are made nowhere else
+
     def __init__(self) -> None:
         self._real: dict[str, str] = {}
         """The real path of each file that was renamed here, by its new name."""

@@ -19,9 +19,10 @@ from ottla.server.dispatch.routes import Dispatch
 from ottla.server.metadata.tokens import settings_of
 from ottla.server.security.credentials import Credentials
 from ottla.server.security.failures import Failures
+from ottla.server.security.kerberos_config import KRB5_CONFIG, KerberosConfig
 from ottla.server.security.key_sets import ALLOWED_URLS, KeySets
 from ottla.server.security.login import Logins, LoginSettings
-from ottla.server.security.mechanisms import JAAS_FILE, KRB5_CONFIG, Parts, load_mechanisms, read_jaas_file
+from ottla.server.security.mechanisms import JAAS_FILE, Parts, load_mechanisms, read_jaas_file
 from ottla.server.security.settings import ListenerSecurity
 from ottla.server.settings.broker_settings import LISTENER_PREFIX, base_name
 
@@ -61,7 +62,7 @@ class ListenerLogins:
             clock.now_ms,
             values[ALLOWED_URLS],
             self._key_sets.open_now,
-            values[KRB5_CONFIG],
+            KerberosConfig(values[KRB5_CONFIG]),
         )
         delay, free = values["connection.failed.authentication.delay.ms"], values["ottla.login.failures.per.minute"]
         self._failures = Failures(clock, delay, free)
@@ -135,8 +136,10 @@ class ListenerLogins:
         return ListenerSecurity(old.name, old.protocol, {**self._config.texts, **changes}, values)
 
     def close(self) -> None:
-        """Ends the watch over logins under way, and the fetches of keys; no more are served."""
+        """Ends the watch over logins under way, and the fetches of keys; no more are served. The environment has no Kerberos of
+        this broker any more."""
         self._key_sets.close()
+        self._parts.kerberos.close()
         for of_name in self._logins.values():
             for logins in of_name:
                 logins.close()

@@ -35,6 +35,7 @@ from ottla.server.requests.context import BrokerContext
 from ottla.server.requests.link import Steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
+from ottla.server.requests.traits import Traits
 from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frame import MALFORMED
@@ -44,8 +45,8 @@ from ottla.wire.primitives import Buffer, Parts
 ITEMS_AT_ONCE: Final = 5000
 """So many elements are decoded in about a turn."""
 BYTES_AT_ONCE: Final = 2 * ITEMS_AT_ONCE
-"""Requests of so many bytes are not looked at, because few elements take less than two. Those of Produce have records, which are
-longer; there it is a byte for each element that is allowed."""
+"""Requests of so many bytes are not looked at, because few elements take less than two. Where they carry records, which are
+longer, it is a byte for each element that is allowed."""
 
 
 class Dispatch:
@@ -131,13 +132,14 @@ class Dispatch:
             raise CloseConnection(f"it sent {api.name} v{version}, but only v{api.min_version} to v{api.max_version} are served")
         messages = import_module(f"ottla.wire.messages.{api.module}")
         handler = import_module(f"ottla.server.handlers.{api.module}")
-        codecs = getattr(handler, "OWN_CODECS", messages)
+        traits: Traits = handler.TRAITS
+        codecs = traits.own_codecs or messages
         encode = codecs.ENCODE_RESPONSE[version]
-        if handler.TRAITS.long_answer:
+        if traits.long_answer:
             encode = self._broker.long_answers.around(encode, api.name)
         steps = Steps(codecs.DECODE_REQUEST[version], handler.handle, encode)
-        few_bytes = self._max_items if api.module == "produce" else min(self._max_items, BYTES_AT_ONCE)
-        plan = Plan(api, version, handler.TRAITS, steps, getattr(messages, f"{api.name}Response"), few_bytes)
+        few_bytes = self._max_items if traits.carries_records else min(self._max_items, BYTES_AT_ONCE)
+        plan = Plan(api, version, traits, steps, getattr(messages, f"{api.name}Response"), few_bytes)
         route = self.routes[plan.number] = self._chain.compose(plan)
         return route
 

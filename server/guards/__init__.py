@@ -32,6 +32,3 @@ _MODULES: Final = {
 GUARD_MODULES: Final = {api: module for module, apis in _MODULES.items() for api in apis.split()}
 """The module of this package that has the guard of an API, which is a function of the API's name. APIs that need one right for
 the whole request are in whole.py."""
-
-IN_HANDLER: Final = frozenset({"fetch", "create_delegation_token", "describe_delegation_token"})
-"""The APIs whose handlers ask for themselves."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from ottla.server.guards import GUARD_MODULES, IN_HANDLER
+from ottla.server.guards import GUARD_MODULES
 from ottla.server.guards.ask import Guard
 from ottla.server.requests.link import Handle, Steps
 from ottla.server.requests.request import Request
@@ -73,7 +73,7 @@ class Authorization:
 
 def find_guard(module: str, rights: Rights) -> Guard | None:
     """Returns what enforces the rights of a handler; None if it needs none, or asks itself. Raises UnguardedApi."""
-    if module in IN_HANDLER:
+    if isinstance(rights, Inside) and rights.in_handler:
         return None
     if isinstance(rights, Whole):
         from ottla.server.guards.whole import guard_whole

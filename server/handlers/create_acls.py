@@ -4,7 +4,7 @@
 - A rule with an unknown (0) resource type, pattern type, operation or permission closes the connection, as in Kafka.
 - Errors of a rule: 42 INVALID_REQUEST, for all rules if one has ANY or MATCH, which only filters may have; 44 POLICY_VIOLATION
   (more than 10,000 new rules, or more than 8 MiB of them), 54 SECURITY_DISABLED without an authorizer, 56 KAFKA_STORAGE_ERROR.
-- A broker whose controllers are others passes the request on; whether there is an authorizer is theirs to say.
+- The controller carries it out, on this node or another; whether there is an authorizer is for that one to say.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.server.base.turns import Steps, in_runs, take_steps, wait_in_steps
 from ottla.server.metadata.operation import Refused
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
-from ottla.server.security.acls import DISABLED, check_elements
+from ottla.server.security.acls import check_elements
 from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
@@ -38,9 +38,6 @@ def _checked(body: CreateAclsRequest, request: Request) -> Steps[CreateAclsRespo
         for rule in run:
             check_elements(rule.resource_type, rule.resource_pattern_type, rule.operation, rule.permission_type)
         yield None
-    broker = request.broker
-    if broker.authorizer is None and not broker.config.follows_controllers:
-        return _refusal(body, ErrorCode.SECURITY_DISABLED, DISABLED)
     return (yield from wait_in_steps(_create(body, request)))
 
 

@@ -20,7 +20,7 @@ from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
-TRAITS = Traits(Inside(Need(Operation.CREATE_TOKENS, Resource.USER)))
+TRAITS = Traits(Inside(Need(Operation.CREATE_TOKENS, Resource.USER), in_handler=True))
 
 
 async def handle(body: CreateDelegationTokenRequest, request: Request) -> CreateDelegationTokenResponse:

@@ -5,7 +5,7 @@
 - Errors of a filter: 42 INVALID_REQUEST, 54 SECURITY_DISABLED without an authorizer. Errors of all filters: 44 POLICY_VIOLATION
   (the request would remove more than 10,000 rules, compare too much, or have an answer of more than
   `ottla.response.max.bytes`; nothing is removed), 56 KAFKA_STORAGE_ERROR.
-- A broker whose controllers are others passes the request on; whether there is an authorizer is theirs to say.
+- The controller carries it out, on this node or another; whether there is an authorizer is for that one to say.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.server.base.turns import Steps, in_runs, take_steps, wait_in_steps
 from ottla.server.metadata.operation import Refused
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
-from ottla.server.security.acls import DISABLED, check_elements
+from ottla.server.security.acls import check_elements
 from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
@@ -38,11 +38,8 @@ def _checked(body: DeleteAclsRequest, request: Request) -> Steps[DeleteAclsRespo
         for each in run:
             check_elements(each.resource_type_filter, each.pattern_type_filter, each.operation, each.permission_type)
         yield None
-    broker = request.broker
-    if broker.authorizer is None and not broker.config.follows_controllers:
-        return _refusal(body, ErrorCode.SECURITY_DISABLED, DISABLED)
     answer = yield from wait_in_steps(_delete(body, request))
-    long_answers = broker.long_answers
+    long_answers = request.broker.long_answers
     for result in {id(each): each for each in answer.filter_results}.values():  # those of equal filters are the same
         result.matching_acls = long_answers.shared(result.matching_acls)
         yield None

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, take_steps
-from ottla.server.metadata.access import Filter, rules
+from ottla.server.metadata.access import DISABLED, Filter, rules
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
-from ottla.server.security.acls import DISABLED, check_elements
+from ottla.server.security.acls import check_elements
 from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from ottla.server.security.authorizer import Ask
 
 TRAITS = Traits(
-    Inside(Either(Need(Operation.DESCRIBE, Resource.DELEGATION_TOKEN), Need(Operation.DESCRIBE_TOKENS, Resource.USER)))
+    Inside(
+        Either(Need(Operation.DESCRIBE, Resource.DELEGATION_TOKEN), Need(Operation.DESCRIBE_TOKENS, Resource.USER)),
+        in_handler=True,
+    )
 )
 
 

@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from ottla.server.security.authorizer import Ask
 
 TRAITS = Traits(
-    Inside(Need(Operation.READ, Resource.TOPIC), Need(Operation.CLUSTER_ACTION, Resource.CLUSTER)),
+    Inside(Need(Operation.READ, Resource.TOPIC), Need(Operation.CLUSTER_ACTION, Resource.CLUSTER), in_handler=True),
     throttling=Throttling.FETCH,
     broker_only=True,
     answers_with_regions=True,

@@ -83,11 +83,10 @@ if TYPE_CHECKING:
 TRAITS = Traits(
     Inside(Need(Operation.WRITE, Resource.TRANSACTIONAL_ID), Need(Operation.WRITE, Resource.TOPIC)),
     throttling=Throttling.PRODUCE,
+    carries_records=True,
+    own_codecs=single_produce,
     reports_failure=True,
 )
-
-OWN_CODECS: Final = single_produce
-"""The codecs that dispatch uses in place of the generated ones."""
 
 ALL: Final = -1
 LEADER: Final = 1

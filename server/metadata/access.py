@@ -8,9 +8,9 @@ Which operations make sense for a type of resource, whether a host is one and a 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from random import Random
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from ottla.server.base.hosts import parse_network
 from ottla.server.base.randomness import random_uuid
@@ -31,6 +31,7 @@ from ottla.wire.messages.internal.access_control_entry_record import AccessContr
 from ottla.wire.messages.internal.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from ottla.wire.primitives import WireStruct
 
+DISABLED: Final = "There are no access rules, because this broker has no authorizer."
 ANY: Final = 1
 """The value of a filter's number that matches everything."""
 MATCH: Final = 2
@@ -87,6 +88,12 @@ class Filter(NamedTuple):
         if rule.pattern_type == LITERAL:
             return rule.resource_name == WILDCARD
         return self.name.startswith(rule.resource_name)
+
+
+def check_authorizer(values: Mapping[str, Any]) -> None:
+    """Raises Refused with 54 SECURITY_DISABLED if a broker with these settings has no authorizer, whatever the request says."""
+    if not values["authorizer.class.name"]:
+        raise Refused(ErrorCode.SECURITY_DISABLED, DISABLED)
 
 
 def rules(image: MetadataImage) -> Iterator[AccessControlEntryRecord]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.server.metadata.operation import NO_LIMIT, Permits
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
     from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from ottla.wire.messages.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+    )
     from ottla.wire.messages.alter_user_scram_credentials import (
         AlterUserScramCredentialsRequest,
         AlterUserScramCredentialsResponse,
@@ -35,10 +39,13 @@ if TYPE_CHECKING:
     from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
     from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+    from ottla.wire.messages.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
+    )
     from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
     from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
     from ottla.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-    from ottla.wire.primitives import WireStruct
 
 
 class Controller(ABC):
@@ -82,6 +89,18 @@ class Controller(ABC):
         """Holds the elections that an administrator asks for, each partition on its own."""
 
     @abstractmethod
+    async def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest, caller: Caller
+    ) -> AlterPartitionReassignmentsResponse:
+        """Begins and cancels moves of partitions to other brokers, each partition on its own. Raises Refused."""
+
+    @abstractmethod
+    async def list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest, caller: Caller
+    ) -> ListPartitionReassignmentsResponse:
+        """Lists the partitions that are moving to other brokers."""
+
+    @abstractmethod
     async def alter_user_scram_credentials(
         self, request: AlterUserScramCredentialsRequest, caller: Caller
     ) -> AlterUserScramCredentialsResponse:
@@ -90,12 +109,13 @@ class Controller(ABC):
 
     @abstractmethod
     async def create_acls(self, request: CreateAclsRequest, caller: Caller) -> CreateAclsResponse:
-        """Adds access rules, each on its own; those that are added take effect together. Raises Refused."""
+        """Adds access rules, each on its own; those that are added take effect together. Raises Refused, among other reasons if
+        the controller has no authorizer."""
 
     @abstractmethod
     async def delete_acls(self, request: DeleteAclsRequest, caller: Caller) -> DeleteAclsResponse:
         """Removes the access rules that match any of the filters, all together; equal filters share one result. Raises
-        Refused."""
+        Refused, among other reasons if the controller has no authorizer."""
 
     @abstractmethod
     async def create_delegation_token(
@@ -136,11 +156,6 @@ class Controller(ABC):
     @abstractmethod
     async def describe_quorum(self, request: DescribeQuorumRequest, caller: Caller) -> DescribeQuorumResponse:
         """Answers which nodes vote on the metadata, which one leads, and how far each has replicated."""
-
-    async def forward(self, request: WireStruct, caller: Caller) -> Any:
-        """Returns the answer of the cluster's controllers to a request that a broker on its own answers without any, about
-        reassignments. Only for a broker whose controllers are others (`BrokerConfig.follows_controllers`)."""
-        raise NotImplementedError
 
     @abstractmethod
     async def allocate_producer_ids(self) -> range:

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
     from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from ottla.wire.messages.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+    )
     from ottla.wire.messages.alter_user_scram_credentials import (
         AlterUserScramCredentialsRequest,
         AlterUserScramCredentialsResponse,
@@ -56,6 +60,10 @@ if TYPE_CHECKING:
     from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
     from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+    from ottla.wire.messages.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
+    )
     from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
     from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
     from ottla.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -241,6 +249,20 @@ class StandaloneController(Controller):
 
         return self._carry_out(elect_leaders.elect_leaders(self.image, self._settings.alive(self.image), request))
 
+    async def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest, caller: Caller
+    ) -> AlterPartitionReassignmentsResponse:
+        from ottla.server.metadata import reassignments
+
+        return reassignments.alter(self.image, request)
+
+    async def list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest, caller: Caller
+    ) -> ListPartitionReassignmentsResponse:
+        from ottla.server.metadata import reassignments
+
+        return reassignments.find_moving(self.image, request)
+
     async def allocate_producer_ids(self) -> range:
         from ottla.wire.messages.internal.producer_ids_record import ProducerIdsRecord
 
@@ -255,11 +277,13 @@ class StandaloneController(Controller):
     async def create_acls(self, request: CreateAclsRequest, caller: Caller) -> CreateAclsResponse:
         from ottla.server.metadata import access
 
+        access.check_authorizer(self._settings.broker_values)
         return await self._carry_out_in_turns(lambda: access.create(self.image, self._random, request))
 
     async def delete_acls(self, request: DeleteAclsRequest, caller: Caller) -> DeleteAclsResponse:
         from ottla.server.metadata import access
 
+        access.check_authorizer(self._settings.broker_values)
         most_bytes = self._settings.broker_values["ottla.response.max.bytes"]
         return await self._carry_out_in_turns(lambda: access.delete(self.image, most_bytes, request))
 

@@ -4,8 +4,8 @@ Decisions, and everything that touches a log's segments, happen here on the loop
 microseconds, except for the checkpoint files, which are synced on the loop like all checkpoint files: one when a cleaning begins,
 and one with every new segment. The fsyncs of logs go to threads. The work itself is done by a worker process, which is started
 when a log is due and ended when no log is due any more: an idle broker has none. `log.cleaner.threads` limits how many there are
-at once. If the files are not the operating system's (a throwaway broker in a test keeps them in memory), the same work is done in
-a thread of this process.
+at once. If no other process may work on the files (a test's are in memory, or are not synced), the same work is done in a thread
+of this process.
 
 When a worker dies, only its current cleaning is lost: what it was writing is removed, and the next pass tries the log again.
 After a second death the log is left uncleaned. If no worker can be started, the next pass tries again. A cleaning whose log is
@@ -27,7 +27,7 @@ import ottla
 from ottla.log.compaction.cleaner import Cleaner, Throttle
 from ottla.log.compaction.cleaner_manager import CleanerSettings, Cleaning, LogCleaner
 from ottla.log.compaction.cleaning_job import CleanedGroup, CleaningAborted, CleaningJob, CleaningStats, MapTooSmall
-from ottla.log.disk.files import OsDisk, StateUnknown
+from ottla.log.disk.files import StateUnknown
 from ottla.log.errors import CorruptRecord, LogError, StorageError
 from ottla.server.base.clock import wait_at_most
 from ottla.server.base.scheduler import flush_in_thread
@@ -105,7 +105,7 @@ class LogCleaning:
     ) -> None:
         self.cleaner = LogCleaner(logs, clock.now_ms, random)
         self._values = values
-        in_process = type(disk) is OsDisk and bool(sys.executable)
+        in_process = disk.is_open_to_processes and bool(sys.executable)
         self._new_worker = new_worker or (lambda: ProcessWorker(clock) if in_process else ThreadWorker(disk, clock))
         self._workers: list[Worker] = []
         self._deaths: dict[tuple[str, int], int] = {}

@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
     from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from ottla.wire.messages.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+    )
     from ottla.wire.messages.alter_user_scram_credentials import (
         AlterUserScramCredentialsRequest,
         AlterUserScramCredentialsResponse,
@@ -52,6 +56,10 @@ if TYPE_CHECKING:
     from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
     from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
     from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+    from ottla.wire.messages.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
+    )
     from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
     from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
     from ottla.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -95,8 +103,8 @@ class QuorumController(Controller):
 
     # Passing on
 
-    async def forward(self, request: WireStruct, caller: Caller) -> Any:
-        """See Controller. Raises ControllerUnreachable."""
+    async def _forward(self, request: WireStruct, caller: Caller) -> Any:
+        """Returns the active controller's answer to a request of this caller. Raises ControllerUnreachable."""
         enveloped = Enveloped(request, caller)
 
         def seal(peer: Peer) -> EnvelopeRequest:
@@ -125,7 +133,7 @@ class QuorumController(Controller):
         if caller is None:
             answer = await self._create(request)
         else:
-            answer = await self.forward(request, caller)
+            answer = await self._forward(request, caller)
         if not request.validate_only:
             made = [topic.name for topic in answer.topics if topic.error_code == ErrorCode.NONE]
             await self._settle(lambda: all(name in self._image.topics for name in made))
@@ -145,7 +153,7 @@ class QuorumController(Controller):
     async def delete_topics(
         self, request: DeleteTopicsRequest, caller: Caller, permits: Permits = NO_LIMIT
     ) -> DeleteTopicsResponse:
-        answer: DeleteTopicsResponse = await self.forward(request, caller)
+        answer: DeleteTopicsResponse = await self._forward(request, caller)
         gone = [topic.topic_id for topic in answer.responses if topic.error_code == ErrorCode.NONE]
         await self._settle(lambda: not any(topic_id in self._image.topics_by_id for topic_id in gone))
         return answer
@@ -153,7 +161,7 @@ class QuorumController(Controller):
     async def create_partitions(
         self, request: CreatePartitionsRequest, caller: Caller, permits: Permits = NO_LIMIT
     ) -> CreatePartitionsResponse:
-        answer: CreatePartitionsResponse = await self.forward(request, caller)
+        answer: CreatePartitionsResponse = await self._forward(request, caller)
         if not request.validate_only:
             counts = {topic.name: topic.count for topic in request.topics}
             made = [result.name for result in answer.results if result.error_code == ErrorCode.NONE]
@@ -167,19 +175,31 @@ class QuorumController(Controller):
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, caller: Caller
     ) -> IncrementalAlterConfigsResponse:
-        answer: IncrementalAlterConfigsResponse = await self.forward(request, caller)
+        answer: IncrementalAlterConfigsResponse = await self._forward(request, caller)
         return answer
 
     async def alter_configs(self, request: AlterConfigsRequest, caller: Caller) -> AlterConfigsResponse:
-        answer: AlterConfigsResponse = await self.forward(request, caller)
+        answer: AlterConfigsResponse = await self._forward(request, caller)
         return answer
 
     async def alter_client_quotas(self, request: AlterClientQuotasRequest, caller: Caller) -> AlterClientQuotasResponse:
-        answer: AlterClientQuotasResponse = await self.forward(request, caller)
+        answer: AlterClientQuotasResponse = await self._forward(request, caller)
         return answer
 
     async def elect_leaders(self, request: ElectLeadersRequest, caller: Caller) -> ElectLeadersResponse:
-        answer: ElectLeadersResponse = await self.forward(request, caller)
+        answer: ElectLeadersResponse = await self._forward(request, caller)
+        return answer
+
+    async def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest, caller: Caller
+    ) -> AlterPartitionReassignmentsResponse:
+        answer: AlterPartitionReassignmentsResponse = await self._forward(request, caller)
+        return answer
+
+    async def list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest, caller: Caller
+    ) -> ListPartitionReassignmentsResponse:
+        answer: ListPartitionReassignmentsResponse = await self._forward(request, caller)
         return answer
 
     async def allocate_producer_ids(self) -> range:
@@ -194,61 +214,61 @@ class QuorumController(Controller):
     # Access rules, credentials and tokens
 
     async def create_acls(self, request: CreateAclsRequest, caller: Caller) -> CreateAclsResponse:
-        answer: CreateAclsResponse = await self.forward(request, caller)
+        answer: CreateAclsResponse = await self._forward(request, caller)
         return answer
 
     async def delete_acls(self, request: DeleteAclsRequest, caller: Caller) -> DeleteAclsResponse:
-        answer: DeleteAclsResponse = await self.forward(request, caller)
+        answer: DeleteAclsResponse = await self._forward(request, caller)
         return answer
 
     async def alter_user_scram_credentials(
         self, request: AlterUserScramCredentialsRequest, caller: Caller
     ) -> AlterUserScramCredentialsResponse:
-        answer: AlterUserScramCredentialsResponse = await self.forward(request, caller)
+        answer: AlterUserScramCredentialsResponse = await self._forward(request, caller)
         return answer
 
     async def create_delegation_token(
         self, request: CreateDelegationTokenRequest, caller: Caller
     ) -> CreateDelegationTokenResponse:
-        answer: CreateDelegationTokenResponse = await self.forward(request, caller)
+        answer: CreateDelegationTokenResponse = await self._forward(request, caller)
         return answer
 
     async def renew_delegation_token(self, request: RenewDelegationTokenRequest, caller: Caller) -> RenewDelegationTokenResponse:
-        answer: RenewDelegationTokenResponse = await self.forward(request, caller)
+        answer: RenewDelegationTokenResponse = await self._forward(request, caller)
         return answer
 
     async def expire_delegation_token(
         self, request: ExpireDelegationTokenRequest, caller: Caller
     ) -> ExpireDelegationTokenResponse:
-        answer: ExpireDelegationTokenResponse = await self.forward(request, caller)
+        answer: ExpireDelegationTokenResponse = await self._forward(request, caller)
         return answer
 
     # The cluster and the quorum
 
     async def update_features(self, request: UpdateFeaturesRequest, caller: Caller) -> UpdateFeaturesResponse:
-        answer: UpdateFeaturesResponse = await self.forward(request, caller)
+        answer: UpdateFeaturesResponse = await self._forward(request, caller)
         return answer
 
     async def unregister_broker(self, broker_id: int, caller: Caller) -> None:
-        answer = await self.forward(UnregisterBrokerRequest(broker_id), caller)
+        answer = await self._forward(UnregisterBrokerRequest(broker_id), caller)
         if answer.error_code != ErrorCode.NONE:
             raise Refused(ErrorCode(answer.error_code), answer.error_message)
 
     async def unregister_controller(self, controller_id: int, caller: Caller) -> None:
-        answer = await self.forward(UnregisterControllerRequest(controller_id), caller)
+        answer = await self._forward(UnregisterControllerRequest(controller_id), caller)
         if answer.error_code != ErrorCode.NONE:
             raise Refused(ErrorCode(answer.error_code), answer.error_message)
 
     async def add_raft_voter(self, request: AddRaftVoterRequest, caller: Caller) -> AddRaftVoterResponse:
-        answer: AddRaftVoterResponse = await self.forward(request, caller)
+        answer: AddRaftVoterResponse = await self._forward(request, caller)
         return answer
 
     async def remove_raft_voter(self, request: RemoveRaftVoterRequest, caller: Caller) -> RemoveRaftVoterResponse:
-        answer: RemoveRaftVoterResponse = await self.forward(request, caller)
+        answer: RemoveRaftVoterResponse = await self._forward(request, caller)
         return answer
 
     async def describe_quorum(self, request: DescribeQuorumRequest, caller: Caller) -> DescribeQuorumResponse:
-        answer: DescribeQuorumResponse = await self.forward(request, caller)
+        answer: DescribeQuorumResponse = await self._forward(request, caller)
         return answer
 
     # In the background

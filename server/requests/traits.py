@@ -1,12 +1,14 @@
-"""Defines what a handler declares about itself, in its own file, so that no table elsewhere has to be kept in step with it.
+"""Defines what a handler declares about itself, in its own file.
 
 Each module of server/handlers has `TRAITS`. Dispatch reads them when it makes the route, and hands them to the links around the
-handler (server/dispatch/chain.py): the guards, which enforce `rights`, and the quotas.
+handler (server/dispatch/chain.py): the guards, which enforce `rights`, and the quotas. Two traits are asked for where no handler
+may be imported; these places have a table, which a test holds against the declarations (tests/server/handlers/test_traits.py).
 """
 
 from __future__ import annotations
 
 from enum import Enum, auto
+from types import ModuleType
 from typing import NamedTuple
 
 from ottla.server.security.rights import Rights
@@ -34,10 +36,15 @@ class Traits(NamedTuple):
     rights: Rights
     throttling: Throttling = Throttling.REQUEST
     broker_only: bool = False
-    """The API is not served at the controller's listeners, although the protocol has it there as well."""
+    """The API is not served at the controller's listeners, although the protocol has it there as well. Who lists APIs imports no
+    handler, and goes by a copy: `BROKER_ONLY` in server/handlers/__init__.py."""
     before_authentication: bool = False
-    """A client may send the request before it has logged in. What may come when is a table in security/login.py, and a test keeps
-    the two in step."""
+    """A client may send the request before it has logged in. The login, in a room below the handlers, goes by a copy, which also
+    says at which step: `ADMITS` in server/security/login.py."""
+    carries_records: bool = False
+    """The request holds records, so it may be long although it names few things."""
+    own_codecs: ModuleType | None = None
+    """The module whose `DECODE_REQUEST` and `ENCODE_RESPONSE` take the place of the generated ones."""
     answers_with_regions: bool = False
     """The answer may hold regions of log files, so it goes out in parts."""
     reports_failure: bool = False

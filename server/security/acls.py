@@ -1,7 +1,4 @@
-"""Requests about access rules (ACLs) that cannot be answered, and the answer of a broker without an authorizer.
-
-Such a broker refuses every request about rules with 54 SECURITY_DISABLED, whatever the rule says.
-"""
+"""Requests about access rules (ACLs) that cannot be answered."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ from ottla.server.base.errors import CloseConnection
 
 UNKNOWN: Final = 0
 """The value of a resource type, pattern type, operation or permission that the client itself does not know."""
-DISABLED: Final = "There are no access rules, because this broker has no authorizer."
 
 
 def check_elements(resource_type: int, pattern_type: int, operation: int, permission_type: int) -> None:

@@ -11,7 +11,6 @@ Accepting takes the keytab alone. The KDC is never asked, so a broker starts wit
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.config_def import ConfigError
@@ -20,6 +19,7 @@ from ottla.server.security.kerberos_names import RULES, LocalNames
 
 if TYPE_CHECKING:
     from ottla.security.jaas import Module
+    from ottla.server.security.kerberos_config import KerberosConfig
     from ottla.server.security.settings import ListenerSecurity
 
 SERVICE: Final = "sasl.kerberos.service.name"
@@ -27,10 +27,11 @@ _MODULE_SERVICE: Final = "serviceName"
 _LONGEST_NAME: Final = 1000
 
 
-def load_gssapi(module: Module, module_setting: str, security: ListenerSecurity, krb5_config: str) -> Gssapi:
-    """Returns the mechanism for a listener with this login module, which `module_setting` names. `krb5_config` is the path of
-    Kerberos's configuration, empty for the system's. Raises ConfigError."""
-    library = _library(security, krb5_config)
+def load_gssapi(module: Module, module_setting: str, security: ListenerSecurity, config: KerberosConfig) -> Gssapi:
+    """Returns the mechanism for a listener with this login module, which `module_setting` names. From now on the library goes by
+    `config`, until that is closed. Raises ConfigError."""
+    config.use()
+    library = _library(security)
     keytab, principal = (module.option(name) for name in ("keyTab", "principal"))
     if (module.option("useKeyTab") or "").lower() != "true" or not keytab or not principal:
         raise ConfigError(
@@ -50,9 +51,7 @@ def load_gssapi(module: Module, module_setting: str, security: ListenerSecurity,
     return Gssapi(lambda: _Context(library, credentials), names)
 
 
-def _library(security: ListenerSecurity, krb5_config: str) -> Any:
-    if krb5_config:
-        os.environ["KRB5_CONFIG"] = krb5_config  # the library's only way to be told
+def _library(security: ListenerSecurity) -> Any:
     try:
         import gssapi
     except (ImportError, OSError):

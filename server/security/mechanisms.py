@@ -25,11 +25,11 @@ from ottla.wire.scram import DIGESTS
 
 if TYPE_CHECKING:
     from ottla.server.security.jwks import Keys
+    from ottla.server.security.kerberos_config import KerberosConfig
     from ottla.server.security.key_sets import Source
 
 JAAS: Final = "sasl.jaas.config"
 JAAS_FILE: Final = "java.security.auth.login.config"
-KRB5_CONFIG: Final = "java.security.krb5.conf"
 ENABLED: Final = "sasl.enabled.mechanisms"
 HANDLER: Final = "sasl.server.callback.handler.class"
 _PACKAGE: Final = "org.apache.kafka.common.security"
@@ -51,7 +51,7 @@ SIGNED_HANDLERS: Final = frozenset(
 class Parts(NamedTuple):
     """The parts that mechanisms check with: the credentials in the metadata, the sections of the JAAS file, randomness, the wall
     time in ms; for signed tokens the URLs from which keys may be taken, and how keys are opened, which raises ConfigError; and
-    the path of Kerberos's configuration, empty for the system's."""
+    Kerberos's configuration."""
 
     credentials: Credentials
     sections: Mapping[str, tuple[Module, ...]]
@@ -59,7 +59,7 @@ class Parts(NamedTuple):
     now_ms: Callable[[], int]
     allowed_urls: Collection[str]
     open_keys: Callable[[Source], Keys]
-    krb5_config: str = ""
+    kerberos: KerberosConfig
 
 
 def read_jaas_file(path: str, read_bytes: Callable[[str], bytes]) -> dict[str, tuple[Module, ...]]:
@@ -106,7 +106,7 @@ def _load(name: str, security: ListenerSecurity, parts: Parts) -> Mechanism:
     if name == "GSSAPI":
         from ottla.server.security.kerberos import load_gssapi
 
-        return load_gssapi(module, place, security, parts.krb5_config)
+        return load_gssapi(module, place, security, parts.kerberos)
     if name == "OAUTHBEARER":
         from ottla.server.security.oauth import OAuthBearer, Unsecured
 

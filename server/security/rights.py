@@ -66,12 +66,14 @@ class Whole(NamedTuple):
 
 
 class Inside:
-    """The request is authorised part by part; a refused part is answered with its error and the others are served."""
+    """The request is authorised part by part; a refused part is answered with its error and the others are served. A guard does
+    that before the handler, or the handler itself if it says `in_handler`."""
 
-    __slots__ = ("needs",)
+    __slots__ = ("in_handler", "needs")
 
-    def __init__(self, *needs: Need | Either) -> None:
+    def __init__(self, *needs: Need | Either, in_handler: bool = False) -> None:
         self.needs = needs
+        self.in_handler = in_handler
 
 
 class Open(NamedTuple):

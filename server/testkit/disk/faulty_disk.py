@@ -84,6 +84,8 @@ class FaultyFile:
 class FaultyDisk:
     """A Disk around another one; see the module's docstring."""
 
+    is_open_to_processes = False  # since another process would meet no fault
+
     def __init__(self, disk: Disk, faults: DiskFaults) -> None:
         self._disk = disk
         self._faults = faults

@@ -120,6 +120,7 @@ class MemoryDisk:
     """
 
     file_type: ClassVar[type[MemoryFile]] = MemoryFile
+    is_open_to_processes = False
 
     def __init__(
         self, now_ms: Callable[[], int] = lambda: 0, *, sector_bytes: int = SECTOR_BYTES, ordered_names: bool = False

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import os
 import socket
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ import pytest
 
 from ottla.log.config_def import ConfigError
 from ottla.server.broker.broker import Broker
+from ottla.server.security.kerberos_config import VARIABLE
 from ottla.wire.api import APIS
 from ottla.wire.header import decode_response_header, encode_request_header
 from ottla.wire.messages import (
@@ -313,3 +315,19 @@ def test_a_start_that_is_refused_touches_nothing(changed: dict[str, str], text: 
         assert not storage.exists("/data")
 
     run(scenario)
+
+
+def test_a_broker_that_has_closed_leaves_no_kerberos_to_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of the brokers here starts, because the name of the service is missing."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    login = 'com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="/k" principal="kafka/b@R";'
+    wanted = {"sasl.enabled.mechanisms": "GSSAPI", f"{DOOR}gssapi.sasl.jaas.config": login}
+
+    async def start(path: str) -> None:
+        broker = broker_with({**wanted, "java.security.krb5.conf": path})
+        with pytest.raises(ConfigError):
+            await broker.start()
+
+    for path in ("/one.conf", "", "/two.conf"):
+        asyncio.run(start(path))
+        assert VARIABLE not in os.environ

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from ottla.wire.errors import ErrorCode
@@ -10,9 +12,22 @@ from ottla.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
-from tests.fakes import NODE_ID, MemoryBroker
-from tests.server.handlers.data_calls import call, versions
+from tests.fakes import CALLER
+from tests.server.handlers.admin_calls import call
+from tests.server.handlers.data_calls import versions
+from tests.server.metadata.support import Node
+
+NODE_ID = 1
+
+
+@pytest.fixture
+def node() -> Node:
+    made = Node()
+    controller = made.start()
+    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic("t", 2, 1)]), CALLER))
+    return made
 
 
 @pytest.mark.parametrize("version", versions("alter_partition_reassignments"))
@@ -29,11 +44,13 @@ from tests.server.handlers.data_calls import call, versions
         ("nope", 0, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_one_broker_is_the_only_target(version: int, topic: str, index: int, replicas: list[int] | None, code: ErrorCode) -> None:
-    broker = MemoryBroker({"t": 2})
-    broker.image.apply(PartitionChangeRecord(1, broker.topic_id("t"), replicas=[NODE_ID, 9]))  # of a larger cluster
+def test_one_broker_is_the_only_target(
+    node: Node, version: int, topic: str, index: int, replicas: list[int] | None, code: ErrorCode
+) -> None:
+    topic_id = node.image.topics["t"].topic_id
+    node.image.apply(PartitionChangeRecord(1, topic_id, replicas=[NODE_ID, 9]))  # of a larger cluster
     asked = ReassignableTopic(topic, [ReassignablePartition(index, replicas)])
-    answer = call(broker, "alter_partition_reassignments", version, AlterPartitionReassignmentsRequest(1, True, [asked]))
+    answer = call(node, "alter_partition_reassignments", AlterPartitionReassignmentsRequest(1, True, [asked]), version)
     assert answer.error_code == 0
     (only,) = answer.responses[0].partitions
     assert (only.partition_index, only.error_code) == (index, code)
@@ -41,15 +58,22 @@ def test_one_broker_is_the_only_target(version: int, topic: str, index: int, rep
 
 
 @pytest.mark.parametrize("version", versions("alter_partition_reassignments"))
-def test_no_time(version: int) -> None:
+def test_no_time(node: Node, version: int) -> None:
     asked = ReassignableTopic("t", [ReassignablePartition(0, [NODE_ID])])
     request = AlterPartitionReassignmentsRequest(0, False, [asked])
-    answer = call(MemoryBroker({"t": 1}), "alter_partition_reassignments", version, request)
+    answer = call(node, "alter_partition_reassignments", request, version)
     assert answer.error_code == answer.responses[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_a_long_name_is_not_repeated_for_every_partition() -> None:
+def test_a_long_name_is_not_repeated_for_every_partition(node: Node) -> None:
     asked = ReassignableTopic("n" * 30_000, [ReassignablePartition(index, [NODE_ID]) for index in range(3)])
     request = AlterPartitionReassignmentsRequest(1, True, [asked])
-    answer = call(MemoryBroker({"t": 1}), "alter_partition_reassignments", 1, request)
+    answer = call(node, "alter_partition_reassignments", request, 1)
     assert all(len(each.error_message) < 300 for each in answer.responses[0].partitions)
+
+
+@pytest.mark.parametrize("version", versions("alter_partition_reassignments"))
+def test_nothing_is_asked(node: Node, version: int) -> None:
+    """An answer without partitions has an empty message, as Kafka's has, and no time is needed for it."""
+    answer = call(node, "alter_partition_reassignments", AlterPartitionReassignmentsRequest(0, True, []), version)
+    assert (answer.error_code, answer.error_message, answer.responses) == (0, "", [])

@@ -10,41 +10,46 @@ import pytest
 from ottla.server.base.errors import CloseConnection
 from ottla.server.handlers import delete_acls as delete_acls_handler
 from ottla.server.metadata import access
-from ottla.server.security.authorizer import Authorizer
+from ottla.server.settings.authorizer_settings import STANDARD_AUTHORIZER
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frame import decode_whole
 from ottla.wire.messages import delete_acls
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from tests.fakes import MemoryBroker
 from tests.server.handlers import admin_calls
-from tests.server.handlers.data_calls import call, versions
+from tests.server.handlers.data_calls import versions
 from tests.server.metadata.support import Node
 
 ANY_RULE = DeleteAclsFilter(1, None, 3, None, None, 1, 1)
 
 
+@pytest.fixture
+def node() -> Node:
+    made = Node()
+    made.start()
+    return made
+
+
 @pytest.mark.parametrize("version", versions("delete_acls"))
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_every_filter_is_refused(version: int, count: int) -> None:
-    results = call(MemoryBroker({}), "delete_acls", version, DeleteAclsRequest([ANY_RULE] * count)).filter_results
+def test_every_filter_is_refused(node: Node, version: int, count: int) -> None:
+    results = admin_calls.call(node, "delete_acls", DeleteAclsRequest([ANY_RULE] * count), version).filter_results
     assert [(each.error_code, each.matching_acls) for each in results] == [(ErrorCode.SECURITY_DISABLED, [])] * count
     assert all(each.error_message for each in results)
 
 
 @pytest.mark.parametrize("version", versions("delete_acls"))
 @pytest.mark.parametrize("codes", [(0, 3, 3, 3), (2, 0, 3, 3), (2, 3, 0, 3), (2, 3, 3, 0)])
-def test_unknown_elements_close_the_connection(version: int, codes: tuple[int, int, int, int]) -> None:
+def test_unknown_elements_close_the_connection(node: Node, version: int, codes: tuple[int, int, int, int]) -> None:
     kind, pattern, operation, permission = codes
     wrong = DeleteAclsFilter(kind, "t", pattern, "User:u", "*", operation, permission)
     with pytest.raises(CloseConnection):
-        call(MemoryBroker({}), "delete_acls", version, DeleteAclsRequest([ANY_RULE, wrong]))
+        admin_calls.call(node, "delete_acls", DeleteAclsRequest([ANY_RULE, wrong]), version)
 
 
 def node_with_rules(count: int, **settings: str) -> Node:
-    node = Node(**settings)
+    node = Node(authorizer_class_name=STANDARD_AUTHORIZER, **settings)
     node.start()
-    node.authorizer = Authorizer()
     rules = [AclCreation(2, f"t-{number}", 3, "User:u", "*", 3, 3) for number in range(count)]
     answer = admin_calls.call(node, "create_acls", CreateAclsRequest(rules), 3)
     assert {each.error_code for each in answer.results} == {0}

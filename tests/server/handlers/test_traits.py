@@ -12,6 +12,7 @@ import pytest
 
 from ottla.server import handlers
 from ottla.server.handlers import BROKER, BROKER_ONLY, CONTROLLER, served
+from ottla.server.network.holding import PRODUCE, PRODUCE_KEY
 from ottla.server.requests.traits import Throttling, Traits
 from ottla.server.security.login import ADMITS
 from ottla.server.security.rights import Either, Inside, Need, Open, Rights, Whole
@@ -20,6 +21,7 @@ from ottla.wire.messages import metadata
 from ottla.wire.messages.metadata import MetadataResponse
 from scripts import rights_page
 
+SERVER = Path(handlers.__file__).parents[1]
 MODULES = sorted(path.stem for path in Path(handlers.__file__).parent.glob("*.py") if path.stem != "__init__")
 
 OF_THE_WHOLE_REQUEST = {
@@ -164,6 +166,11 @@ def test_the_table_names_no_handler_that_there_is_not() -> None:
     assert len(OPEN) + len(PART_BY_PART) + sum(len(names.split()) for names in OF_THE_WHOLE_REQUEST.values()) == len(MODULES)
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_a_handler_asks_the_controller_and_not_which_one_it_is(module: str) -> None:
+    assert "follows_controllers" not in source(module), "make it an operation of Controller, which each kind implements"
+
+
 def test_a_module_that_is_no_apis_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "astray.py").touch()
     monkeypatch.setattr(handlers, "__path__", [*handlers.__path__, str(tmp_path)])
@@ -175,8 +182,26 @@ def declaring(trait: str) -> set[str]:
     return {module for module in MODULES if getattr(traits(module), trait)}
 
 
+KEPT_TWICE = {"before_authentication", "broker_only"}
+"""The traits that are asked for where no handler may be imported; the first tests below compare them with their copies."""
+
+
+def read_by_product_code() -> set[str]:
+    """Returns the traits that code of the server outside the handlers looks up in an object."""
+    paths = [path for path in SERVER.rglob("*.py") if path.parent.name != "handlers"]
+    nodes = (node for path in paths for node in ast.walk(ast.parse(path.read_text())))
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute)} & set(Traits._fields)
+
+
+def test_a_trait_is_read_where_it_counts_unless_it_is_kept_twice() -> None:
+    """A trait that nothing reads is declared in vain, since it changes nothing. ARCHITECTURE.md says which are kept twice."""
+    assert set(Traits._fields) - read_by_product_code() == KEPT_TWICE
+    for trait, copy in (("broker_only", "BROKER_ONLY"), ("before_authentication", "ADMITS")):
+        assert copy in (SERVER / "requests" / "traits.py").read_text(), f"the docstring of {trait} names its copy"
+
+
 def test_what_a_client_may_ask_before_it_has_logged_in() -> None:
-    """A login serves its frames without the dispatch, so it has the keys of these APIs itself."""
+    """A login serves its frames without the dispatch, and lies below the handlers, so it has the keys of these APIs itself."""
     assert declaring("before_authentication") == {"api_versions", "sasl_handshake", "sasl_authenticate"}
     assert declaring("before_authentication") == {APIS[key].module for admitted in ADMITS.values() for key in admitted}
 
@@ -188,6 +213,26 @@ def test_what_only_brokers_listeners_serve() -> None:
     assert {api.module for api in served(CONTROLLER).values()} == both - BROKER_ONLY | {
         api.module for api in served(CONTROLLER).values() if BROKER not in api.listeners
     }
+
+
+def test_who_asks_for_its_rights_itself() -> None:
+    """Each of them asks; that others have a guard is in tests/server/guards/test_link.py."""
+    asking = {module for module in MODULES if getattr(traits(module).rights, "in_handler", False)}
+    assert asking == {"fetch", "create_delegation_token", "describe_delegation_token"}, DIFFERS
+
+
+def test_whose_requests_carry_records() -> None:
+    """The network knows Produce by its key, before anything is decoded: it is the only such API."""
+    assert declaring("carries_records") == {"produce"}, DIFFERS
+    assert {APIS[PRODUCE_KEY].module, APIS[int.from_bytes(PRODUCE)].module} == declaring("carries_records")
+
+
+def test_who_has_codecs_of_its_own() -> None:
+    assert declaring("own_codecs") == {"produce"}, DIFFERS
+    own, generated = traits("produce").own_codecs, importlib.import_module("ottla.wire.messages.produce")
+    assert own is not None
+    assert own.DECODE_REQUEST.keys() == generated.DECODE_REQUEST.keys()
+    assert own.ENCODE_RESPONSE.keys() == generated.ENCODE_RESPONSE.keys()
 
 
 def test_what_counts_against_quotas() -> None:

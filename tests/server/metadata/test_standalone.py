@@ -16,6 +16,7 @@ from ottla.server.metadata import access, scram, standalone
 from ottla.server.metadata.image import TOPIC
 from ottla.server.metadata.operation import MAX_RECORDS, Refused
 from ottla.server.metadata.topics import Creation
+from ottla.server.settings.authorizer_settings import STANDARD_AUTHORIZER
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
@@ -172,7 +173,7 @@ class Hurried(StillClock):
 
 
 def hurried() -> Node:
-    node = Node()
+    node = Node(authorizer_class_name=STANDARD_AUTHORIZER)
     node.clock = Hurried()
     node.start()
     return node
@@ -227,6 +228,16 @@ def test_an_operation_on_many_rules_takes_effect_as_a_whole_while_others_come_in
     node.power_cut()
     node.start()
     assert list(access.rules(node.image)) == kept
+
+
+def test_without_an_authorizer_there_are_no_rules() -> None:
+    node = Node()
+    controller = node.start()
+    for operation in (controller.create_acls(some_rules(3), CALLER), controller.delete_acls(ALL_RULES, CALLER)):
+        with pytest.raises(Refused, match="no authorizer") as refused:
+            asyncio.run(operation)
+        assert refused.value.code == ErrorCode.SECURITY_DISABLED
+    assert count_rules(node) == 0
 
 
 def test_an_operation_that_could_not_be_written_is_over() -> None:

@@ -21,8 +21,12 @@ from ottla.log.compaction.cleaner_manager import Cleaning, unthrottled
 from ottla.log.compaction.cleaning_job import CleaningStats, MapTooSmall
 from ottla.log.disk.files import OsDisk
 from ottla.log.errors import CorruptRecord
+from ottla.pipeline.data_source.disk import ReadOnlyDisk
 from ottla.server.base.clock import Clock
 from ottla.server.partitions.cleaning import LogCleaning, ProcessWorker, Result, ThreadWorker, Worker, WorkerDied
+from ottla.server.testkit.disk.disk_faults import DiskFaults
+from ottla.server.testkit.disk.faulty_disk import FaultyDisk
+from ottla.throwaway import UnsyncedDisk
 from tests.fakes import ManualClock
 from tests.log.compaction.cleaning import CleanerRig
 
@@ -128,6 +132,25 @@ def test_a_pass_compacts_what_is_due(where: str, tmp_path: Path) -> None:
     assert not [name for name in rig.names() if name.endswith((".cleaned", ".swap"))]
     rig.restart(clean=False)
     assert rig.offsets() == [27, 28, 29]
+
+
+class FilesOfTheSystem(OsDisk):
+    """Is another class, with files that are as open to other processes as before."""
+
+
+@pytest.mark.parametrize(
+    ("disk", "worker"),
+    [
+        (FilesOfTheSystem(), ProcessWorker),
+        (UnsyncedDisk(), ThreadWorker),
+        (FaultyDisk(OsDisk(), DiskFaults()), ThreadWorker),
+        (ReadOnlyDisk(), ThreadWorker),
+    ],
+)
+def test_the_disk_says_whether_a_process_may_work_on_its_files(tmp_path: Path, disk: Any, worker: type[Worker]) -> None:
+    rig = rig_on(tmp_path)
+    rig.disk = disk
+    assert type(cleaning_of(rig)._new_worker()) is worker
 
 
 def test_files_of_the_system_are_for_a_process_others_for_a_thread(tmp_path: Path) -> None:

@@ -125,6 +125,11 @@ def test_every_operation_goes_in_an_envelope_and_its_answer_comes_back(name: str
     forwards(scenario)
 
 
+def test_each_operation_has_an_implementation_for_either_kind_of_controller() -> None:
+    public = {name for name, value in vars(Controller).items() if callable(value) and not name.startswith("_")}
+    assert public == Controller.__abstractmethods__
+
+
 FORWARDED: dict[str, Any] = {
     "alter_partition_reassignments": AlterPartitionReassignmentsRequest(
         topics=[ReassignableTopic("t", [ReassignablePartition(0, [1, 2])])]
@@ -136,7 +141,7 @@ FORWARDED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", FORWARDED)
-def test_what_needs_no_controller_on_a_node_of_its_own_goes_there_too(name: str) -> None:
+def test_what_a_node_of_its_own_refuses_or_has_none_of_goes_there_too(name: str) -> None:
     handler = importlib.import_module(f"ottla.server.handlers.{name}")
     request = FORWARDED[name]
     response = getattr(
@@ -144,11 +149,8 @@ def test_what_needs_no_controller_on_a_node_of_its_own_goes_there_too(name: str)
     )()
 
     async def scenario(rig: Rig) -> None:
-        config: Any = SimpleNamespace(follows_controllers=True)
         answers = LongAnswers(1 << 20)
-        broker = SimpleNamespace(
-            config=config, controller=rig.controller, authorizer=None, clock=LoopClock(), long_answers=answers
-        )
+        broker = SimpleNamespace(controller=rig.controller, authorizer=None, clock=LoopClock(), long_answers=answers)
         asked = cast(Any, SimpleNamespace(broker=broker, caller=lambda: ALICE))
         asking = asyncio.ensure_future(handler.handle(request, asked))
         await turns()

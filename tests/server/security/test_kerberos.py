@@ -4,6 +4,7 @@ has a KDC and the real one."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,12 +14,14 @@ from ottla.log.config_def import ConfigError, Secret
 from ottla.security.jaas import Module
 from ottla.server.security.gssapi import LONGEST_TOKEN, Gssapi
 from ottla.server.security.kerberos import load_gssapi
+from ottla.server.security.kerberos_config import KerberosConfig
 from ottla.server.security.mechanism import Challenge, Done, Failed
 from tests.server.security.listener import OWN, security
 
 JAAS = f"{OWN}gssapi.sasl.jaas.config"
 OPTIONS = {"useKeyTab": "true", "storeKey": "true", "keyTab": "/kafka.keytab", "principal": "kafka/broker@HOME"}
 SERVICE = {"sasl.kerberos.service.name": "kafka"}
+SYSTEM, OWN_CONFIG = KerberosConfig(""), KerberosConfig("/etc/kafka/krb5.conf")
 
 
 class GSSError(Exception):
@@ -77,7 +80,7 @@ class SecurityContext:
 
 
 @pytest.fixture(autouse=True)
-def library(monkeypatch: pytest.MonkeyPatch) -> None:
+def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     found = SimpleNamespace(
         Name=Name,
         NameType=SimpleNamespace(kerberos_principal="principal"),
@@ -89,11 +92,14 @@ def library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gssapi", found)
     monkeypatch.setenv("KRB5_CONFIG", "the system's")
     Credentials.made.clear()
+    yield
+    for config in (SYSTEM, OWN_CONFIG):
+        config.close()
 
 
-def loaded(settings: dict[str, str], krb5: str = "", **changed: str) -> Gssapi:
+def loaded(settings: dict[str, str], config: KerberosConfig = SYSTEM, /, **changed: str) -> Gssapi:
     options = {name: Secret(text) for name, text in {**OPTIONS, **changed}.items() if text}
-    return load_gssapi(Module("x", options), JAAS, security(settings, "SASL_SSL"), krb5)
+    return load_gssapi(Module("x", options), JAAS, security(settings, "SASL_SSL"), config)
 
 
 def refused(settings: dict[str, str], **changed: str) -> str:
@@ -106,7 +112,7 @@ def refused(settings: dict[str, str], **changed: str) -> str:
 def test_what_it_is_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
-    mechanism = loaded(SERVICE, "/etc/kafka/krb5.conf")
+    mechanism = loaded(SERVICE, OWN_CONFIG)
     assert os.environ["KRB5_CONFIG"] == "/etc/kafka/krb5.conf"
     assert mechanism.longest_blocking == LONGEST_TOKEN
     (made,) = Credentials.made

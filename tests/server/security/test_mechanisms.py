@@ -11,6 +11,7 @@ from ottla.security.jaas import LOGIN_MODULES
 from ottla.server.base.randomness import from_seed
 from ottla.server.security.credentials import Credentials
 from ottla.server.security.jwks import NoKeys
+from ottla.server.security.kerberos_config import KerberosConfig
 from ottla.server.security.mechanism import Challenge, Done, Mechanism
 from ottla.server.security.mechanisms import Parts, load_mechanisms, read_jaas_file
 from ottla.server.security.scram import Scram
@@ -30,7 +31,7 @@ def loaded(texts: dict[str, str], file: str = "") -> dict[str, Mechanism]:
     sections = read_jaas_file("jaas.conf" if file else "", lambda path: file.encode())
     opened = lambda source: NoKeys()  # noqa: E731
     credentials = Credentials(Secret("key"), ManualClock(), from_seed(1))
-    parts = Parts(credentials, sections, from_seed(1), lambda: 0, ("file:///jwks.json",), opened)
+    parts = Parts(credentials, sections, from_seed(1), lambda: 0, ("file:///jwks.json",), opened, KerberosConfig(""))
     return load_mechanisms(security, parts)
 
 
