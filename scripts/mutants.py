@@ -47,8 +47,8 @@ EQUIVALENTS = ROOT / "scripts" / "equivalent_mutants.toml"
 ALSO = {"log": ["tests/sim", "tests/server/settings"]}
 """Tests of a part that stand elsewhere than in its mirror; tests/server/settings compares the topics' table with Kafka's."""
 NOT_ABOUT_MUTANTS = ("test_planted.py", "test_simulation.py")
-"""Tests that run hundreds of seeds of a simulated broker: they take many minutes for each mutant that the others do not notice. So
-a few that only such a seed would catch are called survivors."""
+"""Tests that run hundreds of seeds of a simulated broker: they take many minutes for each mutant that the others do not notice.
+So a few that only such a seed would catch are called survivors."""
 GOAL = 0.9
 LONGEST_SHOWN = 50
 SLOW_START, TIMES_AS_LONG = 60.0, 4
