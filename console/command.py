@@ -148,7 +148,7 @@ def _say_user(name: str) -> None:
         raise typer.BadParameter(problem, param_hint="--new-user")
     password = read_password(name)
     if not MIN_PASSWORD <= len(password) <= MOST_PASSWORD:
-        raise Failure(f"a password has {MIN_PASSWORD} to {MOST_PASSWORD} letters; nothing was printed")
+        raise Failure(f"a password has {MIN_PASSWORD} to {MOST_PASSWORD} characters; nothing was printed")
     output.write_lines([credential_of(password, secrets.token_bytes(16)).line(name)])
 
 

@@ -1,0 +1,1 @@
+"""A partition on disk in Kafka's format, from append to deletion; synchronous."""

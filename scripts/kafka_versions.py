@@ -1,4 +1,5 @@
-"""Asks releases of Apache Kafka which versions of which APIs they serve, and prints the tables of testkit/kafka_releases.py.
+"""Asks releases of Apache Kafka which versions of which APIs they serve, and prints the tables of
+server/testkit/versions/kafka_releases.py.
 
     python -m scripts.kafka_versions 3.3.2 3.5.2 4.0.2
 

@@ -22,7 +22,7 @@ def missing_packages() -> list[str]:
 def token_problem(token: str) -> str | None:
     """Returns what is wrong with a token that somebody chose; None if nothing is."""
     if len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        return f"has to be {MIN_TOKEN} letters or more, in ASCII, without spaces"
+        return f"has to be {MIN_TOKEN} characters or more, in ASCII, without spaces"
     return None
 
 

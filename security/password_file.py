@@ -65,7 +65,7 @@ def credential_of(password: str, salt: bytes, iterations: int = ITERATIONS) -> C
 def name_problem(name: str) -> str | None:
     """Returns why a user cannot have this name, None if one can."""
     if not name or len(name) > MOST_NAME or ":" in name or name.startswith("#") or not name.isprintable() or name != name.strip():
-        return f"a name has 1 to {MOST_NAME} letters, no colon, no # at its begin, and no space at either end"
+        return f"a name has 1 to {MOST_NAME} characters, no colon, no # at its beginning, and no space at either end"
     return None
 
 

@@ -1,6 +1,6 @@
 """Stand-ins for what a broker gets from outside: a clock that is moved by hand, a broker in memory, a transport that records.
 
-`memory_broker` is what handlers see: the real image, logs and sessions, on a disk in memory, with topics as they would come from
+`MemoryBroker` has what handlers see: the real image, logs and sessions, on a disk in memory, with topics as they would come from
 metadata records. Nothing listens, and there is no controller: a test that needs more takes the real Broker on a MemDisk.
 """
 

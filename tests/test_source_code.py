@@ -175,8 +175,9 @@ def dotted(path: str) -> str:
     return path.removesuffix(".py").replace("/", ".")
 
 
-RIDDLES = re.compile(r"\b(mended|told of|tells?|hears? of|of late|to be had)\b", re.IGNORECASE)
-"""Turns of phrase that slow a reader down: fixed, reported, says, learns, recently and available say the same."""
+RIDDLES = re.compile(r"\b(mended|told of|tells?|hears? of|of late|be had)\b|(^|\d) letters\b", re.IGNORECASE)
+"""Turns of phrase that slow a reader down: fixed, reported, says, learns, recently and available say the same. A number of
+letters, which may begin a part of an f-string, is one of characters: not all are letters."""
 TOLD = (
     "a test tells it to", "unless you tell it otherwise", "a broker tells its controller that", "does not tell them apart",
     "tells members apart", "nobody can tell apart",
@@ -253,6 +254,10 @@ def repair(path):
     ]  # fmt: skip
     assert riddles("no cluster tells how a group reads")
     assert not riddles("two that nobody can tell apart are refused")
+    assert riddles("the keys cannot be had")
+    assert riddles("has to be 16 letters or more")
+    assert [text for text in texts_for_users('f"at most {MOST} letters"') if riddles(text)] == [" letters"]
+    assert not riddles("a dead letter topic keeps dead letters; names have letters and digits; in any case of letters")
 
 
 def test_each_phrase_that_is_no_riddle_is_in_use() -> None:

@@ -31,7 +31,7 @@ PAGES: Final = (
 SAYS: Final = {
     "/group/settings?id=billing": "This cluster has no settings of groups, which came with Apache Kafka 4.0.",
     "/access": "The cluster has no authorizer",
-    "/access/tokens": "The cluster shows delegation tokens only to who has logged in",
+    "/access/tokens": "The cluster shows delegation tokens only to whoever has logged in",
     "/broker/reassignments": "Only one broker is there",
 }
 

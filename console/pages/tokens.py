@@ -125,8 +125,8 @@ def expire(ask: Ask) -> Answer:
 
 def _expire_form(one: Token) -> Form:
     text = [
-        f"This ends the token {one.name} of {one.owner} at once, and for good: nobody can log in with it any more. Who is logged "
-        "in with it stays so until the connection ends or has to log in again."
+        f"This ends the token {one.name} of {one.owner} at once, and for good: nobody can log in with it any more. Clients "
+        "logged in with it stay logged in until their connection ends or has to log in again."
     ]
     return Form("End a delegation token", text, "End", _HOME, name=one.name, called="the token's id")
 

@@ -20,7 +20,7 @@ SENTENCES: Final[Mapping[int, str]] = {
         "The cluster has no delegation tokens. The brokers' setting delegation.token.secret.key brings them."
     ),
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: (
-        "The cluster shows delegation tokens only to who has logged in by SASL or TLS, and not with a token."
+        "The cluster shows delegation tokens only to whoever has logged in by SASL or TLS, and not with a token."
     ),
     ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: (
         "The principal of this console may make no token for that owner; it needs the operation create-tokens on the user."

@@ -64,8 +64,8 @@ class Beside(NamedTuple):
 
 
 NOT_YOURS: Final = (
-    "This broker checks access rules. What is inside it, which no rule covers, is only shown to its super users, and to who has "
-    "the console's token."
+    "This broker checks access rules. What is inside it, which no rule covers, is only shown to its super users, and to "
+    "whoever has the console's token."
 )
 CLUSTER_ONLY: Final = Beside()
 

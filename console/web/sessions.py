@@ -200,10 +200,10 @@ def _opened_at(session: str) -> float:
 
 
 def mark_of(session: str) -> str:
-    """Returns what stands for a session where it has ended: of no use to who wants in, and of no other one."""
+    """Returns what stands for a session where it has ended: of no use to whoever wants in, and of no other one."""
     return hashlib.sha256(b"ended " + session.encode()).hexdigest()[:32]
 
 
 def name_of(session: str) -> str:
-    """Returns what the log calls a session: enough to tell one from another, of no use to who wants in; - for none."""
+    """Returns what the log calls a session: enough to tell one from another, of no use to whoever wants in; - for none."""
     return hashlib.sha256(session.encode()).hexdigest()[:8] if session else "-"

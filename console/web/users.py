@@ -34,7 +34,7 @@ class Users:
             try:
                 self._users = read_users(self._path)
             except BadPasswordFile as error:
-                _log.error("users of the console: %s; those who were in it before count on", error)
+                _log.error("users of the console: %s; those who were in it before still count", error)
         return self._users
 
     def __contains__(self, name: str) -> bool:

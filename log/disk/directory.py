@@ -8,9 +8,9 @@ is written.
 Two failures say nothing about the disk: descriptors ran out (EMFILE), or there is no room (ENOSPC, a quota, a limit on file
 sizes). Then what was being written is undone and the request is answered with StorageError, too, but the directory stays online:
 what is in it is served, and writing goes on as soon as it can; partitions that could not be made or opened are tried again
-(server/partitions/backlog.py and reopening.py). Here ottla differs from Kafka, which takes the directory offline and, if it is
-the only one, stops. If it is an fsync that fails so, or the undoing fails (`StateUnknown`), the failure is final
-here, too.
+(server/partitions/backlog.py, and reopening.py beside it). Here ottla differs from Kafka, which takes the directory offline and,
+if it is the only one, stops. If it is an fsync that fails so, or the undoing fails (`StateUnknown`), the failure is final here,
+too.
 
 This module also has the checkpoint files, which hold one line a partition, and the list of files to remove after
 `file.delete.delay.ms`.

@@ -40,7 +40,7 @@ def java_form(host: str) -> str:
 
 @lru_cache(_KEPT)
 def parse_network(text: str) -> Network | None:
-    """Returns the network that a text is, None if it is none."""
+    """Parses a network; returns None if the text is none."""
     if ":" in text:
         return _parse_ipv6(text)
     found = _IPV4.fullmatch(text)

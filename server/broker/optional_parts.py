@@ -131,7 +131,7 @@ def flushing(broker: BrokerContext) -> Flushing:
 
 
 def workers() -> Workers:
-    """Makes what does long work in the loop's threads."""
+    """Makes the pool for long work, which is done in the loop's threads."""
     from ottla.server.base.turns import Workers
 
     return Workers()

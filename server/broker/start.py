@@ -1,7 +1,8 @@
 """Does the first half of a start: opens directories and partitions, finds out the cluster, makes the parts that handlers use; and
 lets these come to rest at the end.
 
-`open_cluster` is the only place that knows which implementation of Cluster a broker runs with.
+`open_cluster` is the only place in the broker that knows which implementation of Cluster it runs with; a test may hand in one of
+its own (`make`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Opens a console's port beside a broker that `ottla serve` runs: bound before the broker starts, so that an address that cannot
-be had is said at once, and watched once it serves."""
+"""Opens a console's port beside a broker that `ottla serve` runs: bound before the broker starts, so that an address that is
+not available is reported at once, and watched once the broker serves."""
 
 from __future__ import annotations
 

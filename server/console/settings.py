@@ -57,8 +57,8 @@ class ConsoleSettings(NamedTuple):
 
     @property
     def shows_inside(self) -> bool:
-        """Returns whether pages may show what is inside the broker and its files: where there are access rules, only to who has
-        the token, who is whoever runs the broker, and to super users."""
+        """Returns whether pages may show what is inside the broker and its files: where there are access rules, only to
+        whoever has the token, which is who runs the broker, and to super users."""
         return not (self.has_authorizer and self.lets_all_in)
 
 

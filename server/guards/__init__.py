@@ -1,8 +1,9 @@
-"""Guards enforce the rights that handlers declare: each cuts what is refused out of a request, and mends its answer.
+"""Guards enforce the rights that handlers declare: each cuts what is refused out of a request, and completes its answer.
 
-So the handlers, which do what is left, know nothing of rights, except where state outlives the request: a partition of a fetch
-session may be refused now and granted later. A guard is loaded with the first request of its API, and only where there is an
-authorizer (link.py).
+So the handlers, which do what is left, know nothing of rights, but for the few that ask for themselves (`Request.ask`): their
+state outlives the request, as in a fetch session, of which a partition may be refused now and granted later; or only they find
+out what to ask about, such as the owners of tokens, the topics that a pattern matches, and those that a topology lacks. A guard
+is loaded with the first request of its API, and only where there is an authorizer (link.py).
 
 Two rules hold in all of them. Rights come before existence, so that nobody learns what exists; only topic ids, which cannot be
 guessed, are looked up first. And what is listed without being named is left out, not refused.

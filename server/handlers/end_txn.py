@@ -10,7 +10,7 @@
 - Errors: the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and 16 NOT_COORDINATOR; 42
   INVALID_REQUEST for an empty transactional id; 48 INVALID_TXN_STATE if the transaction ended the other way or none was begun; 49
   INVALID_PRODUCER_ID_MAPPING; 51 CONCURRENT_TRANSACTIONS; 90 PRODUCER_FENCED (47 INVALID_PRODUCER_EPOCH below v2); 56
-  KAFKA_STORAGE_ERROR if a new producer id is needed and none can be had.
+  KAFKA_STORAGE_ERROR if a new producer id is needed and none is available.
 """
 
 from __future__ import annotations

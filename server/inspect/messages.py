@@ -25,7 +25,7 @@ RECORDS: Final = "records"
 MOST_STRUCTS: Final = 200
 """So many structs and batches are shown in all where only the beginning of each list is."""
 LONGEST: Final = 1_000
-"""So many letters of each text are shown then; of more bytes than that, only how many they are."""
+"""So many characters of each text are shown then; of more bytes than that, only how many they are."""
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 

@@ -1,4 +1,4 @@
-"""The form in which answers list what there is."""
+"""Builds the lists in answers: of bounded length, and partitions in order."""
 
 from __future__ import annotations
 

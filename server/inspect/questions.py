@@ -68,7 +68,7 @@ def _answer(subject: Subject, number: object, question: object, arguments: dict[
     if function is None:
         return _line(number, "refused", f"The broker knows no question {question!r:.60}.")
     if not subject.shows_inside and question not in SHOWS_NOTHING:
-        return _line(number, "refused", "This broker checks access rules, and shows its inside only to who has the token.")
+        return _line(number, "refused", "This broker checks access rules, and shows its inside only to whoever has the token.")
     try:
         return _line(number, "answer", function(subject, **arguments))
     except NoSuch as missing:

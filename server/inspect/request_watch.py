@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOST_ELEMENTS: Final = 20
 """How many elements of each list are shown."""
 MOST_FIELDS: Final = 8_192
-"""How many letters the fields of one message may have."""
+"""How many characters the fields of one message may have."""
 WITH_CREDENTIALS: Final = frozenset(
     ("SaslAuthenticate", "AlterUserScramCredentials", "CreateDelegationToken", "DescribeDelegationToken", "RenewDelegationToken")
 ) | {"ExpireDelegationToken", "AlterConfigs", "IncrementalAlterConfigs"}

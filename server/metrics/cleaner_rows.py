@@ -89,7 +89,7 @@ CLEANER_ROWS: Final[tuple[Row, ...]] = (
         f"{_MANAGER}uncleanable_bytes",
         "gauge",
         _DIRECTORY,
-        "Bytes of those partitions that wait to be compacted.",
+        "Bytes that wait to be compacted in partitions that could not be compacted and are left alone.",
         _directory_rows(lambda cleaner, path: cleaner.uncleanable_bytes(path)),
     ),
     (

@@ -53,7 +53,7 @@ CLUSTER_ROWS: Final[tuple[Row, ...]] = (
         "ottla_metadata_age_seconds",
         "gauge",
         (),
-        "Time since the active controller was asked for metadata of which all that it had is applied here.",
+        "Time since the last fetch of metadata from the active controller that is fully applied here.",
         _of_tie(lambda _, tie: tie.metadata_age_s),
     ),
     (
@@ -67,14 +67,15 @@ CLUSTER_ROWS: Final[tuple[Row, ...]] = (
         f"{_METADATA}timestamp",
         "gauge",
         (),
-        "When the controllers wrote that record, in ms.",
+        "When the controllers wrote the last record of the cluster's metadata that is applied here, in ms.",
         _of_tie(lambda _, tie: tie.last_applied_ms),
     ),
     (
         f"{_METADATA}lag_ms",
         "gauge",
         (),
-        "How long ago that was, in ms, by the clocks of both; Kafka's controllers write something every half second.",
+        "How long ago, in ms, the controllers wrote the last record of the metadata that is applied here, by their clock and "
+        "this broker's; Kafka's controllers write something every half second.",
         _of_tie(lambda sources, tie: max(0, sources.context.clock.now_ms() - tie.last_applied_ms)),
     ),
     (

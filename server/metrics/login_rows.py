@@ -103,7 +103,7 @@ LOGIN_ROWS: Final[tuple[Row, ...]] = (
         f"{_SOCKETS}reauthentication_latency_max",
         "gauge",
         _LISTENER,
-        "The same, of the longest.",
+        "How many ms the longest renewal of the last one to two minutes took; no row if there were none.",
         _logins(lambda logins: logins.renewal_times.longest_ms),
     ),
     (

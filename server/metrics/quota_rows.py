@@ -28,28 +28,30 @@ QUOTA_ROWS: Final[tuple[Row, ...]] = (
         "kafka_server_produce_byte_rate",
         "gauge",
         _SHARE,
-        "Bytes per second of Produce requests of clients with a quota; clients that share a limit share a row, in all four.",
+        "Bytes per second of Produce requests of clients with a quota; clients that share a limit share a row.",
         _usage_rows("producer_byte_rate"),
     ),
     (
         "kafka_server_fetch_byte_rate",
         "gauge",
         _SHARE,
-        "Bytes per second of Fetch and ShareFetch answers to clients with a quota.",
+        "Bytes per second of Fetch and ShareFetch answers to clients with a quota; clients that share a limit share a row.",
         _usage_rows("consumer_byte_rate"),
     ),
     (
         "kafka_server_request_request_time",
         "gauge",
         _SHARE,
-        "The time that requests of clients with a quota take, in percent of one thread, without what a parked one does later.",
+        "The time that requests of clients with a quota take, in percent of one thread, without what a parked one does later; "
+        "clients that share a limit share a row.",
         _usage_rows("request_percentage"),
     ),
     (
         "kafka_server_controllermutation_tokens",
         "gauge",
         _SHARE,
-        "Partitions that clients with a quota may create or delete now; negative while they have to wait.",
+        "Partitions that clients with a quota may create or delete now; negative while they have to wait; clients that share a "
+        "limit share a row.",
         _usage_rows("controller_mutation_rate"),
     ),
 )

@@ -277,7 +277,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         "ottla_request_duration_seconds",
         "histogram",
         ("request",),
-        "The same times in seconds, in buckets that double: for quantiles over any time and over several brokers.",
+        "Time from a request to its answer in seconds, waiting included, in buckets that double: for quantiles over any time and "
+        "over several brokers.",
         request_times,
     ),
     Metric("kafka_log_log_size", "gauge", _PARTITION, "Bytes in the partition's segments.", log_rows(lambda log: log.size_bytes)),
@@ -429,7 +430,13 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("kafka_consumergroup_members", "gauge", ("consumergroup",), "Members of the group.", members),
     Metric("kafka_consumergroup_current_offset", "gauge", _GROUP_PARTITION, "Committed offset.", current_offsets),
     Metric("kafka_consumergroup_lag", "gauge", _GROUP_PARTITION, "Records that the group has not committed yet.", lags),
-    Metric("kafka_consumergroup_lag_sum", "gauge", ("consumergroup", "topic"), "The same, of the whole topic.", lag_sums),
+    Metric(
+        "kafka_consumergroup_lag_sum",
+        "gauge",
+        ("consumergroup", "topic"),
+        "Records of the whole topic that the group has not committed yet.",
+        lag_sums,
+    ),
     *(
         Metric(*row)
         for row in (

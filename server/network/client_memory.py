@@ -196,7 +196,7 @@ class ClientMemory:
         del self._rent[victim]
         self.evictions += 1
         held = victim.held_bytes
-        victim.evict(f"it holds {held} bytes, and of all clients the most for the longest time (ottla.client.memory.bytes)")
+        victim.evict(f"it holds {held} bytes, and has held more for longer than any other client (ottla.client.memory.bytes)")
         return True
 
     def _sample(self) -> None:

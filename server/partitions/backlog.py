@@ -208,7 +208,7 @@ class Backlog:
 
     def _take_up(self) -> None:
         """Takes up the partitions that were put off, since there is room for one."""
-        logger.info("there is room again, and %d more partitions that waited for it are made", len(self._put_off))
+        logger.info("there is room again: creating %d more partitions that waited for it", len(self._put_off))
         for partition, is_new in self._put_off.items():
             self._add(partition, is_new)
         self._put_off.clear()

@@ -76,14 +76,13 @@ _TestNodes = Annotated[
 ]
 _TestSeed = Annotated[
     int | None,
-    typer.Option(
-        min=0, max=2**63 - 1, metavar="N", help="ottla.test.seed: with the same one, a test's chances come out the same."
-    ),
+    typer.Option(min=0, max=2**63 - 1, metavar="N", help="ottla.test.seed: the same seed repeats a test's random choices."),
 ]
 _TestDisk = Annotated[
     str | None,
     typer.Option(
-        metavar="DISK", help="ottla.test.disk: where a test's broker has its data, files or memory, which can lose its power."
+        metavar="DISK",
+        help="ottla.test.disk: where a test's broker has its data: in files, or in memory, whose power a test can cut.",
     ),
 ]
 _ReadyFile = Annotated[

@@ -88,7 +88,7 @@ _FLAG_OF: Final = {"console_read_only": "ottla.console.read.only", "console_no_t
 _FOR_TESTS: Final[dict[str, tuple[object, str]]] = {
     TEST_DISK: (REAL, "a disk in memory is for tests only"),
     TEST_NODES: (1, "nodes are simulated only for a test"),
-    TEST_SEED: (None, "only a test may know what chance brings"),
+    TEST_SEED: (None, "a seed is for tests only"),
 }
 """Settings that need a test port: the value that each has without one, and why."""
 

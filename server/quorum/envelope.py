@@ -56,7 +56,7 @@ class Enveloped:
                 raise ValueError(f"it has the correlation id {correlation_id}")
             return self._call.codecs.decode_response[self._version](data, pos)[0]
         except MALFORMED as error:
-            raise Disconnected(f"the envelope's answer is none to {self.name}: {error}") from error
+            raise Disconnected(f"the envelope does not hold an answer to {self.name}: {error}") from error
 
 
 def encode_principal(caller: Caller) -> bytes:

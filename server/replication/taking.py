@@ -56,7 +56,9 @@ def take(following: Following, data: PartitionData, delay_until: float) -> Itera
             diverging = data.diverging_epoch
             if diverging is not None and diverging.end_offset >= 0:
                 if not cut_diverging(following.log, diverging.epoch, diverging.end_offset):
-                    logger.error("%s: the leader's answer that the logs part says nothing new", following.name)
+                    logger.error(
+                        "%s: the leader says that the logs diverge, but its answer leaves nothing to cut", following.name
+                    )
                     following.delay(delay_until)
             else:
                 yield from _append(following, data, delay_until)

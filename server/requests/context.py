@@ -100,7 +100,7 @@ class BrokerContext:
 
     A part that most brokers never need, such as the transaction coordinator, is made by the call of its name; the field
     `existing_transaction_coordinator` has it if somebody has called, for those who do nothing without it. Only `groups` is made
-    when it is first looked at, because half of all handlers name it.
+    when it is first looked at, because more than a fourth of all handlers name it.
     """
 
     config: BrokerConfig

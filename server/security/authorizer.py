@@ -96,7 +96,7 @@ def describe_rule(rule: Rule) -> str:
 
 
 class Authorizer:
-    """Decides by the rules that it was told of. `super_users` are principals such as `User:admin`."""
+    """Decides by the rules that it was given. `super_users` are principals such as `User:admin`."""
 
     def __init__(
         self,

@@ -7,7 +7,8 @@ shared secret: whoever could check such a token could also write one.
 
 A file is looked at with a login, but no more often than once a second. What a URL has is fetched in a thread, again and again
 (`refresh`), and besides when a token names a key that is not there, which strangers can do: that is at most one fetch a minute.
-A set that cannot be had leaves the old one in place. No login waits for a fetch: a token whose key is not there yet is refused.
+A set that cannot be read or fetched leaves the old one in place. No login waits for a fetch: a token whose key is not there yet
+is refused.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def _find(keys: Iterable[Key], key_id: str | None, algorithm: str) -> Key | None
 
 
 class FileKeys:
-    """The keys in a file, which `read` reads. Raises what `read` raises, and BadKeySet, if they cannot be had at first."""
+    """The keys in a file, which `read` reads. Raises what `read` raises, and BadKeySet, if they cannot be read at first."""
 
     def __init__(self, read: Callable[[], bytes], clock: Clock, name: str) -> None:
         self._read = read

@@ -52,7 +52,7 @@ class KeySets:
         self._open: dict[Source, FileKeys | FetchedKeys] = {}
 
     def open_now(self, source: Source) -> Keys:
-        """Returns the keys, which are there. Raises ConfigError if they cannot be had."""
+        """Returns the keys, which are there. Raises ConfigError if they cannot be read or fetched."""
         return self._keys_of(source, wait=True)
 
     def open_later(self, source: Source) -> Keys:

@@ -276,10 +276,12 @@ class Login:
         if self.state is State.TOKENS:
             return self._refuse(SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE), "it sent SaslHandshake twice")
         if self._previous is not None and mechanism not in offered:
-            raise CloseConnection(f"it cannot renew its login by {mechanism[:LONGEST_REASON]!r}, which there is not here")
+            raise CloseConnection(
+                f"it cannot renew its login with {mechanism[:LONGEST_REASON]!r}, which this listener does not offer"
+            )
         if mechanism not in offered:
             answer = SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, list(offered))
-            return self._refuse(answer, f"there is no mechanism {mechanism[:40]!r} here, but {', '.join(offered)}")
+            return self._refuse(answer, f"it asked for {mechanism[:40]!r}, but this listener offers only {', '.join(offered)}")
         if self._previous is not None and mechanism != self._previous.mechanism:
             self._move(Event.MECHANISM_CHANGED)
             return SaslHandshakeResponse(ErrorCode.NONE, list(offered))

@@ -106,7 +106,7 @@ class OAuthExchange:
             self._refused = Failed(text, f"its token does not count: {error}")
             return Challenge(text.encode())
         if wanted not in ("", holder.name):
-            return Failed("A token cannot log in as another than it is for.", f"{holder.name!r} wants to be {wanted!r}")
+            return Failed("A token can log in only the user it was issued for.", f"{holder.name!r} wants to be {wanted!r}")
         return Done(f"User:{holder.name}", expires_ms=holder.expires_ms)
 
 

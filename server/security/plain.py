@@ -54,7 +54,7 @@ class Plain:
             return Failed("The password is missing.")
         right = hmac.compare_digest(self._users.get(name, _NOBODY).reveal().encode(), password.encode())
         if not right:
-            return Failed(_WRONG, f"wrong password of, or no user, {name!r}")
+            return Failed(_WRONG, f"unknown user {name!r}, or wrong password")
         if wanted not in ("", name):
             return Failed("A user cannot log in as another one.", f"{name!r} wants to be {wanted!r}")
         return Done(f"User:{name}")

@@ -148,7 +148,7 @@ class ScramExchange:
         try:
             binding, proof = (base64.b64decode(found[part], validate=True) for part in ("binding", "proof"))
         except binascii.Error:
-            return Failed(None, f"the last message of {who!r} has base64 that is none")
+            return Failed(None, f"the last message of {who!r} has invalid base64")
         if found["nonce"] != self._nonce:
             return Failed(None, f"the last message of {who!r} has another nonce")
         if binding != self._header.encode():

@@ -5,7 +5,7 @@ cannot be used leaves the old context in place. Neither does a new certificate w
 clients know the broker by that, unless `ssl.allow.dn.changes` lets the subject change, or `ssl.allow.san.changes` lets
 alternative names go.
 
-What is asked of TLS here and cannot be had is refused by name: a provider, engine or algorithm of Java's, a cipher suite that
+What is asked of TLS here and is not available is refused by name: a provider, engine or algorithm of Java's, a cipher suite that
 OpenSSL does not have, some of the cipher suites of TLS 1.3 without the others (Python cannot choose among them).
 """
 
@@ -219,7 +219,7 @@ def _set_versions(context: ssl.SSLContext, security: ListenerSecurity) -> None:
     """Sets the versions of TLS and the cipher suites. Raises ConfigError."""
     name = security.written_name("ssl.protocol")
     if security["ssl.protocol"] not in _PROTOCOLS:
-        raise ConfigError(f"{name}: '{security['ssl.protocol']}' is not spoken here; use {' or '.join(VERSIONS)}")
+        raise ConfigError(f"{name}: '{security['ssl.protocol']}' is not supported; use {' or '.join(VERSIONS)}")
     named: Sequence[str] = security["ssl.enabled.protocols"]
     name = security.written_name("ssl.enabled.protocols")
     if unknown := [each for each in named if each not in VERSIONS and each not in _OLD_VERSIONS]:
@@ -228,7 +228,7 @@ def _set_versions(context: ssl.SSLContext, security: ListenerSecurity) -> None:
     if suites := security["ssl.cipher.suites"]:
         enabled = _set_suites(context, suites, enabled, security.written_name("ssl.cipher.suites"))
     if not enabled:
-        raise ConfigError(f"{name}: none of '{','.join(named)}' is spoken here; use {' and '.join(VERSIONS)}")
+        raise ConfigError(f"{name}: none of '{','.join(named)}' is supported; use {' and '.join(VERSIONS)}")
     context.minimum_version = min(VERSIONS[each] for each in enabled)
     context.maximum_version = max(VERSIONS[each] for each in enabled)
 

@@ -303,7 +303,7 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             ConfigType.STRING,
             "files",
             choices=("files", "memory"),
-            doc="Where a broker with a test port has its data. `memory` is gone with the process, and can lose its power.",
+            doc="Where a broker with a test port has its data. `memory` is gone with the process, and a test can cut its power.",
         ),
         Setting(
             "ottla.max.partitions",

@@ -21,7 +21,7 @@ from ottla.server.program.app import app
 def test_a_token_that_is_none(token: str) -> None:
     ran = CliRunner().invoke(app, ["console", "--token", token], env={"COLUMNS": "300", "TERM": "dumb"})
     assert ran.exit_code == 2
-    assert "16 letters or more" in ran.output
+    assert "16 characters or more" in ran.output
 
 
 def test_without_its_extra_it_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +52,7 @@ def test_a_line_for_a_user() -> None:
 
 @pytest.mark.parametrize(
     ("name", "password", "says"),
-    [("alice", "short", "a password has 12 to 1024 letters"), ("a:b", "", "no colon"), ("alice", "", "a password is needed")],
+    [("alice", "short", "a password has 12 to 1024 characters"), ("a:b", "", "no colon"), ("alice", "", "a password is needed")],
 )
 def test_users_that_cannot_be(name: str, password: str, says: str) -> None:
     looks = {"COLUMNS": "300", "TERM": "dumb"}

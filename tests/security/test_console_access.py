@@ -29,7 +29,7 @@ def test_the_address_is_one_that_a_browser_takes_if_there_is_one(host: str, name
 
 @pytest.mark.parametrize("token", ["x" * (MIN_TOKEN - 1), "with a space in it", "ä" * MIN_TOKEN, "a" * MIN_TOKEN + "\n"])
 def test_a_token_that_is_short_or_odd_is_refused(token: str) -> None:
-    assert token_problem(token) == "has to be 16 letters or more, in ASCII, without spaces"
+    assert token_problem(token) == "has to be 16 characters or more, in ASCII, without spaces"
     assert token_problem("x" * MIN_TOKEN) is None
 
 

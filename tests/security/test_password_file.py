@@ -36,7 +36,7 @@ def test_a_credential_of_another_server_counts() -> None:
         ("", "there is no user in it"),
         ("alice:secret password", "line 1 is no user; have `ottla console --new-user NAME` print the line"),
         (f"\n{ALICE}\n{ALICE}", "line 3: alice is there twice"),
-        (ALICE.replace("alice", "al\u202eice"), "line 1: a name has 1 to 64 letters"),
+        (ALICE.replace("alice", "al\u202eice"), "line 1: a name has 1 to 64 characters"),
         (ALICE.replace("$4096", "$4095"), "line 1: 4095 iterations; use 4096 to 2000000"),
         (ALICE.replace("$4096", "$2000001"), "2000001 iterations"),
         (f"{ALICE}*", "line 1: salt and keys are not base64"),

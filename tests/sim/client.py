@@ -52,7 +52,7 @@ class Client:
             self._end = None
 
     def send(self, messages: Any, version: int, request: Any) -> asyncio.Future[Any]:
-        """Sends a request; the future gets the answer, or Lost. Raises Lost if there is no connection to be had."""
+        """Sends a request; the future gets the answer, or Lost. Raises Lost if there is no connection."""
         end = self._end
         if end is None or end.link is None or not end.link.open:
             end = self._end = _End()

@@ -1,7 +1,7 @@
 """An event loop whose time is made up: nothing ever waits, the clock jumps to the next timer.
 
 It runs plain asyncio code. There are no descriptors and no threads: what a program gives to a thread pool runs on the loop, after
-a delay that the seed decides, so that such jobs overlap with everything else in an order that can be had again. If nothing is
+a delay that the seed decides, so that such jobs overlap with everything else in an order that can be repeated. If nothing is
 left to do, `Idle` is raised instead of waiting for ever.
 """
 

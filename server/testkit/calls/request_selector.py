@@ -1,4 +1,4 @@
-"""Selects recorded requests: by what faults are selected by (selectors.py), for `GET /v1/requests`.
+"""Selects recorded requests for `GET /v1/requests`, by the conditions that faults use (selectors.py).
 
 The same names mean the same, but what a request matches is decided when somebody looks: a topic that a request names by its id is
 found as long as it exists, and partitions that a fetch session has without the request naming them are not.

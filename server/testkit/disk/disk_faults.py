@@ -51,7 +51,7 @@ class DiskFault:
         operations = fields.take("operations", list, None)
         fields.done()
         if self.path is not None and len(self.path) > MOST_PATH:
-            raise Refused(f"path must have at most {MOST_PATH} letters")
+            raise Refused(f"path must have at most {MOST_PATH} characters")
         if (self.fail is None) == (self.fsync_ms == 0):
             raise Refused("a disk fault has either fail, which is enospc or eio, or fsync_ms")
         if operations is not None and self.fail != "eio":

@@ -33,8 +33,8 @@ _COMPARE: Final[dict[str, Callable[[int, int], bool]]] = {
 }
 
 
-MOST_LETTERS: Final = 10_000
-"""The longest patterns that are compiled; a topic's name has at most 249 letters."""
+MOST_CHARACTERS: Final = 10_000
+"""The longest patterns that are compiled; a topic's name has at most 249 characters."""
 
 
 class Pattern:
@@ -177,8 +177,8 @@ def _read_pattern(fields: Fields, name: str) -> Pattern | None:
     for value in values:
         if not isinstance(value, str):
             raise Refused(f"{fields.path(name)} must be a text or a list of texts, not {value!r:.50}")
-    if sum(map(len, values)) > MOST_LETTERS:
-        raise Refused(f"{fields.path(name)} must have at most {MOST_LETTERS} letters in all")
+    if sum(map(len, values)) > MOST_CHARACTERS:
+        raise Refused(f"{fields.path(name)} must have at most {MOST_CHARACTERS} characters in all")
     return Pattern(values)
 
 

@@ -1,4 +1,4 @@
-"""The words of a refusal about what there is not, and how many elements an answer may have."""
+"""Builds the refusal of an unknown name, and reads how many elements an answer may have."""
 
 from __future__ import annotations
 

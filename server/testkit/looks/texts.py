@@ -20,6 +20,6 @@ def bytes_of(text: Any, where: str) -> bytes | None:
     if isinstance(text, dict) and text.keys() == {"base64"} and isinstance(text["base64"], str):
         try:
             return base64.b64decode(text["base64"], validate=True)
-        except ValueError as error:  # also of letters that are not ASCII
+        except ValueError as error:  # also of characters that are not ASCII
             raise Refused(f"{where}.base64: {error}") from None
     raise Refused(f'{where} must be a text, {{"base64": "..."}} or null, not {text!r:.50}')

@@ -1,4 +1,4 @@
-"""One node of a simulated cluster: how it is, and where."""
+"""One node of a simulated cluster: its state and its addresses."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Fits(Protocol):
 
 
 class Selects(Protocol):
-    """Says by what entities are selected; all of it must fit."""
+    """Says which entities are selected: those that fit for every role."""
 
     @property
     def entities(self) -> Mapping[Role, Fits]:

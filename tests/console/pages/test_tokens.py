@@ -60,12 +60,12 @@ def alice(as_alice: Source) -> Iterator[Browser]:
 
 def test_a_cluster_that_shows_none_says_why(browser: Browser) -> None:
     answer = browser.get("/access/tokens")
-    assert (answer.status, "shows delegation tokens only to who has logged in" in answer.text) == (200, True)
+    assert (answer.status, "shows delegation tokens only to whoever has logged in" in answer.text) == (200, True)
     assert "/access/tokens/new" not in answer.text
     answer = browser.post("/access/tokens/new")
-    assert (answer.status, "shows delegation tokens only to who has logged in" in answer.text) == (400, True)
+    assert (answer.status, "shows delegation tokens only to whoever has logged in" in answer.text) == (400, True)
     answer = browser.get("/access/tokens/renew?id=x")
-    assert (answer.status, "shows delegation tokens only to who has logged in" in answer.text) == (404, True)
+    assert (answer.status, "shows delegation tokens only to whoever has logged in" in answer.text) == (404, True)
 
 
 def test_a_cluster_without_a_secret_key_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The console's port before the broker starts: its address, and what is said of one that cannot be had."""
+"""The console's port before the broker starts: its address, and what is said of one that is not available."""
 
 from __future__ import annotations
 

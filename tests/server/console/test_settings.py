@@ -48,7 +48,7 @@ def test_what_is_set() -> None:
             {"ottla_console_users": "/x", "ottla_console_no_token": "true"},
             r"^ottla\.console\.no\.token: .*\.users is",
         ),
-        ({"ottla_console_token": "short"}, r"^ottla\.console\.token: has to be 16 letters"),
+        ({"ottla_console_token": "short"}, r"^ottla\.console\.token: has to be 16 characters"),
         (
             {"ottla_console_token": "0123456789abcdef", "ottla_console_no_token": "true"},
             r"^ottla\.console\.no\.token: ",

@@ -427,7 +427,7 @@ def test_another_leader(broker: MemoryBroker, member: Member) -> None:
     assert [(each.node_id, each.port) for each in answer.node_endpoints] == [(2, 9094)]
 
 
-def test_the_groups_state_cannot_be_had(broker: MemoryBroker, share: tuple[MemoryBroker, MemoryPersister]) -> None:
+def test_the_groups_state_is_not_available(broker: MemoryBroker, share: tuple[MemoryBroker, MemoryPersister]) -> None:
     share[1].refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     member = Member(broker)
     assert errors(member.fetch([T0], max_wait_ms=WAIT_MS)) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}

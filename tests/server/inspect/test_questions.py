@@ -71,7 +71,7 @@ def test_where_the_inside_is_not_shown_every_question_is_refused() -> None:
         subject = Subject(fail, LoopClock(), shows_inside=False)
         for question in questions.QUESTIONS.keys() - questions.SHOWS_NOTHING:
             kind, why = ask(subject, question)
-            assert (kind, why.endswith("only to who has the token.")) == ("refused", True)
+            assert (kind, why.endswith("only to whoever has the token.")) == ("refused", True)
 
     run(scenario)
 

@@ -168,6 +168,17 @@ def test_the_docs_list_what_there_is() -> None:
     assert sorted(row for row in rows(text, 2) if row[0] not in pages) == sorted(others)
 
 
+ELSEWHERE = re.compile(
+    r"^(The same|That|Those)\b|\b(that (record|limit)|ago that was|limits that|the same times|those partitions|in all four)\b"
+)
+"""Words that point at another metric. /metrics shows each text alone."""
+
+
+def test_a_help_text_needs_no_other() -> None:
+    assert all(map(ELSEWHERE.search, ("The same, of the longest.", "How long ago that was.", "Bytes of those partitions.")))
+    assert not [metric.name for metric in METRICS if ELSEWHERE.search(metric.doc)]
+
+
 # The dashboard
 
 

@@ -190,7 +190,7 @@ def test_a_broker_in_memory_loses_its_power_and_leaves_no_directory(tmp_path: Pa
     code, line = run_to_its_end(tmp_path, "--port", "0", "--test-seed", "7")
     assert (code, line) == (
         1,
-        "ottla: ottla.test.seed: only a test may know what chance brings; give the broker a test port (--test-port 0)",
+        "ottla: ottla.test.seed: a seed is for tests only; give the broker a test port (--test-port 0)",
     )
 
 

@@ -47,7 +47,7 @@ def test_a_controller_that_is_too_old() -> None:
 def test_what_is_no_answer(data: bytes) -> None:
     enveloped = Enveloped(CreateTopicsRequest(), ALICE)
     enveloped.seal({KEY: (2, 7)}, "a:9093")
-    with pytest.raises(Disconnected, match="none to CreateTopics"):
+    with pytest.raises(Disconnected, match="not hold an answer to CreateTopics"):
         enveloped.open(data)
 
 

@@ -231,7 +231,7 @@ def test_what_is_only_validated_is_not_waited_for() -> None:
         (EnvelopeResponse(None, ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE), "PRINCIPAL_DESERIALIZATION_FAILURE"),
         (EnvelopeResponse(None, 9999), "with 9999"),
         (EnvelopeResponse(None), "with NONE"),
-        (EnvelopeResponse(b"?"), "none to DescribeQuorum"),
+        (EnvelopeResponse(b"?"), "not hold an answer to DescribeQuorum"),
     ],
 )
 def test_an_envelope_that_is_refused(answer: EnvelopeResponse, said: str) -> None:

@@ -66,7 +66,7 @@ def test_names_that_nobody_can_write_down(name: str) -> None:
 
 def test_nobody_logs_in_as_another() -> None:
     outcome = mechanism().begin().step(message(token(), "n,a=root,"))
-    assert outcome == Failed("A token cannot log in as another than it is for.", "'alice' wants to be 'root'")
+    assert outcome == Failed("A token can log in only the user it was issued for.", "'alice' wants to be 'root'")
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_what_is_refused(token: str | bytes, text: str | None) -> None:
 def test_names_in_the_log_are_escaped() -> None:
     outcome = answer("\0a\nb\0x")
     assert isinstance(outcome, Failed)
-    assert outcome.reason == r"wrong password of, or no user, 'a\nb'"
+    assert outcome.reason == r"unknown user 'a\nb', or wrong password"
 
 
 def test_users_are_options_of_the_module() -> None:

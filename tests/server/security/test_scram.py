@@ -151,7 +151,7 @@ def test_an_unknown_extension_is_none_of_our_business() -> None:
         (FINAL, "", "is not one of SCRAM"),
         (",p=", ",q=", "is not one of SCRAM"),
         (PROOF, "!", "is not one of SCRAM"),
-        (PROOF, "abc", "base64 that is none"),
+        (PROOF, "abc", "invalid base64"),
         (PROOF, base64.b64encode(bytes(32)).decode(), "wrong password"),
         (PROOF, base64.b64encode(bytes(31)).decode(), "wrong password"),
         (PROOF, "", "is not one of SCRAM"),

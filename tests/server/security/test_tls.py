@@ -143,9 +143,9 @@ def test_nobody_renegotiates_or_compresses() -> None:
 @pytest.mark.parametrize(
     ("settings", "begins"),
     [
-        ({"ssl.enabled.protocols": "TLSv1.1"}, "ssl.enabled.protocols: none of 'TLSv1.1' is spoken here"),
+        ({"ssl.enabled.protocols": "TLSv1.1"}, "ssl.enabled.protocols: none of 'TLSv1.1' is supported"),
         ({"ssl.enabled.protocols": "SSLv3,TLSv1.2"}, "ssl.enabled.protocols: 'SSLv3' is not a version of TLS"),
-        ({"ssl.protocol": "SSLv3"}, "ssl.protocol: 'SSLv3' is not spoken here"),
+        ({"ssl.protocol": "SSLv3"}, "ssl.protocol: 'SSLv3' is not supported"),
         ({OWN + "ssl.cipher.suites": "TLS_RSA_WITH_RC4_128_MD5"}, OWN + "ssl.cipher.suites: 'TLS_RSA_WITH_RC4_128_MD5' is not a"),
         ({"ssl.cipher.suites": f"{EC_GCM},TLS_RSA_WITH_AES_256_GCM_SHA256"}, "ssl.cipher.suites: 'TLS_RSA_WITH_AES_256_GCM"),
         ({"ssl.cipher.suites": TLS13_SUITES[0]}, "ssl.cipher.suites: the cipher suites of TLS 1.3 go together here, and"),
@@ -162,7 +162,7 @@ def test_nobody_renegotiates_or_compresses() -> None:
         ({"ssl.client.auth": "requested"}, "ssl.truststore.location: ssl.client.auth=requested needs a truststore"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_had(settings: dict[str, str], begins: str) -> None:
+def test_what_is_not_available(settings: dict[str, str], begins: str) -> None:
     with pytest.raises(ConfigError) as error:
         context(STORE | settings)
     assert str(error.value).startswith(begins)

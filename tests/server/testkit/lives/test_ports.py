@@ -46,7 +46,7 @@ def test_what_was_bound_for_a_look_is_given_up() -> None:
     network.close()
 
 
-def test_a_port_where_somebody_listens_cannot_be_had() -> None:
+def test_a_port_where_somebody_listens_is_not_available() -> None:
     network = KeptPorts()
     with socket.create_server(("127.0.0.1", 0)) as other:
         with pytest.raises(OSError, match="in use"):
