@@ -300,7 +300,7 @@ class Broker(Moving):
 
     def _check_directory(self, config: BrokerConfig) -> None:
         """Raises ConfigError if a test must not touch the directory."""
-        from ottla.server.broker.test_data import check_directories
+        from ottla.server.broker.marked_directories import check_directories
 
         check_directories(OsDisk(), config.all_log_dirs, under_test=True, adopt=False)
 

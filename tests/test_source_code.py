@@ -127,6 +127,10 @@ def handwritten_modules() -> list[str]:
     return [path.as_posix() for path in ours if not is_generated((ROOT / path).read_text())]
 
 
+def test_no_module_of_the_product_is_named_like_a_test() -> None:
+    assert not [module for module in handwritten_modules() if Path(module).name.startswith("test_")]
+
+
 def own_tests(module: str, modules: Collection[str]) -> list[str]:
     """The names in the mirror's place of `test_<name>.py` and of `test_<name>_<part>.py`, unless that is another module's."""
     path = Path(module)

@@ -21,7 +21,7 @@ from ottla.server.security.credentials import Credentials
 from ottla.server.security.failures import Failures
 from ottla.server.security.key_sets import ALLOWED_URLS, KeySets
 from ottla.server.security.login import Logins, LoginSettings
-from ottla.server.security.mechanisms import JAAS_FILE, KRB5_CONFIG, Parts, load_mechanisms, read_jaas_file
+from ottla.server.security.offered_mechanisms import JAAS_FILE, KRB5_CONFIG, Parts, load_mechanisms, read_jaas_file
 from ottla.server.security.settings import ListenerSecurity
 from ottla.server.settings.broker_settings import LISTENER_PREFIX, base_name
 

@@ -35,7 +35,7 @@ from ottla.server.base.clock import sleep
 from ottla.server.network.connection import Connection
 from ottla.server.network.handshake_turns import PATIENCE_S, HandshakeTurns
 from ottla.server.network.listener import Listener
-from ottla.server.security.principal import distinguished_name, subject_of
+from ottla.server.security.certificate_names import distinguished_name, subject_of
 from ottla.server.security.tls import alert_of
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from ottla.log.config_def import ConfigError
 from ottla.log.disk.files import OsDisk
 from ottla.log.errors import InconsistentMetadata, LogDirLocked, LogError, NoRoom, StorageError
 from ottla.server.base.compiled import NOT_COMPILED, is_compiled
-from ottla.server.broker.test_data import check_directories
+from ottla.server.broker.marked_directories import check_directories
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, advice, is_idle
 from ottla.server.settings.listeners import ENCRYPTED

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.log.config_def import ConfigError, Secret
 from ottla.security import sasl_client
-from ottla.server.security.mechanisms import ENABLED, login_module, nonces
+from ottla.server.security.offered_mechanisms import ENABLED, login_module, nonces
 from ottla.server.security.settings import look_at_stores
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.disk.files import FileSlice
 from ottla.log.errors import StorageError
-from ottla.server.base.answers import kept
+from ottla.server.base.answers import keep_running
 from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.dispatch.route import SIZE_BYTES, Route, Waiting
 from ottla.server.requests.kept_answers import Encoded
@@ -270,7 +270,7 @@ class Recorder:
             done.add_done_callback(lambda _: promised.cancel() if done.cancelled() else None)
             promised.add_done_callback(finish)
         else:
-            kept(promised).add_done_callback(finish)
+            keep_running(promised).add_done_callback(finish)
         return Waiting(done, Route(route.plan, route.plan.own_steps), request)
 
 

@@ -1,4 +1,4 @@
-"""`Silence`: says in the log, once in a while, that no controller answers. A node goes on trying for as long as it runs."""
+"""Says in the log, once in a while, that no controller answers. A node goes on trying for as long as it runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REMIND_SECONDS: Final = 30.0
 logger = logging.getLogger("ottla.server.quorum")
 
 
-class Silence:
+class ControllerOutage:
     """The time since a controller last answered, or since the start."""
 
     def __init__(self, clock: Clock) -> None:
