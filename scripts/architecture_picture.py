@@ -125,7 +125,7 @@ def modules_at(folder: str) -> list[str]:
 
 
 def places(drawing: House) -> dict[str, tuple[float, float, float]]:
-    """Room -> (left, top, width) of its box. Rooms of a floor stand near the middle of what they rest on."""
+    """Returns the (left, top, width) of each room's box. Rooms of a floor stand near the middle of what they rest on."""
     found: dict[str, tuple[float, float, float]] = {}
     rests = {name: [low for high, low in drawn(drawing.arrows) if high == name] for name in drawing.arrows}
     for number, rooms in enumerate(drawing.floors):

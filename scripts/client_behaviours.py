@@ -72,7 +72,7 @@ def page(found: Found) -> str:
 
 
 def refuse_other_versions(of_page: dict[str, str], present: dict[str, str]) -> None:
-    """ValueError if some rows would be about other versions of the clients than the rest of the page."""
+    """Raises ValueError if some rows would be about other versions of the clients than the rest of the page."""
     if changed := [f"{name} {present[name]}, not {version}" for name, version in of_page.items() if present[name] != version]:
         raise ValueError(f"--only: here is {', '.join(changed)}, which the other rows are about; run all rows")
 

@@ -34,7 +34,7 @@ DARK: Final = {
     "on-leader": "#0d1117",
     "copy": "#f0a36b",
 }
-"""What is drawn in which colour, by the same names."""
+"""The colours on a dark page, by the same names."""
 
 BROKERS: Final = ((1, "ottla"), (2, "ottla"), (3, "kafka"))
 """Broker id and its kind; broker n leads partition n - 1, and the others follow it."""

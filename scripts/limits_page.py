@@ -153,7 +153,7 @@ NOTES: Final = {
         "the number of share sessions is limited, by `group.share.max.share.sessions`, with the same error."
     ),
 }
-"""What is said below the tables of a section."""
+"""The notes below the tables of a section."""
 NO_LIMITS: Final = frozenset((
     "java.security.auth.login.config", "java.security.krb5.conf", "org.apache.kafka.sasl.oauthbearer.allowed.urls",
     "ottla.client.metrics", "ottla.console.command.config", "ottla.console.host", "ottla.console.no.token", "ottla.console.port",

@@ -321,7 +321,7 @@ def _soaks(of: Mapping[str, list[Run]]) -> Iterable[Sequence[str]]:
 
 
 def _slopes(of: Mapping[str, list[Run]]) -> list[str]:
-    """The slopes of the last run that noted them, as scripts/soak/report.py has them."""
+    """Returns the slopes of the last run that noted them, as scripts/soak/report.py has them."""
     run = next((run for run in reversed(of[SOAK]) if run.get("slopes")), None)
     if run is None:
         return []

@@ -60,7 +60,7 @@ OTHERWISE: Final = {
     "ListTransactions": "left out",
     "OffsetForLeaderEpoch": "29",
 }
-"""What an API answers that does not follow from the resources."""
+"""The answers of APIs that do not follow from the resources."""
 
 
 def words(need: Need | Either) -> str:

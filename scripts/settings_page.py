@@ -55,7 +55,7 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Where logs begin is recorded together with how far they are flushed": ("log.flush.start.offset.checkpoint.interval.ms",),
 }  # fmt: skip
-"""Why settings do nothing -> names, or first words of names (they end in a dot)."""
+"""The reasons why settings do nothing -> names, or first words of names (they end in a dot)."""
 
 CHANGES: Final = {Update.READ_ONLY: "at a start", Update.PER_BROKER: "at once, per broker", Update.CLUSTER_WIDE: "at once"}
 TYPES: Final = {
@@ -73,7 +73,7 @@ ACCEPTED: Final = {
     "compression.gzip.level": "-1, or a whole number, 1 to 9",
     "offsets.topic.compression.codec": "whole number, 0 to 4",
 }
-"""Where neither bounds nor choices say it."""
+"""The accepted values of settings whose bounds and choices do not say it."""
 
 
 def _names(names: Iterable[str]) -> str:

@@ -45,7 +45,7 @@ T = TypeVar("T")
 KEPT_S: Final = 3.0
 """For how long metadata and listings are kept: a page and the next look at the same ones."""
 MOST_RISING: Final = 10_000
-"""How many partitions are looked at each time for the chart of all that is produced."""
+"""The number of partitions that are looked at each time for the chart of all that is produced."""
 NO_ANSWER: Final = "its coordinator does not answer, or is too old to be asked for many groups"
 
 

@@ -23,7 +23,7 @@ from ottla.wire.batch import MAX_INT32
 
 SIZE: Final = 100
 MOST_PARTITIONS: Final = 2000
-"""How many partitions a form moves."""
+"""The most partitions that a form moves."""
 MOST_SHOWN: Final = 20
 ALONE: Final = "Only one broker is there, so no partition can move to another one."
 _HOME: Final = "/broker/reassignments"

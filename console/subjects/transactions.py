@@ -19,7 +19,7 @@ from ottla.console.errors import Missing
 
 OPEN: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 MOST_OPEN: Final = 2000
-"""How many open transactions are looked at, to sort them by age."""
+"""The most open transactions that are looked at, to sort them by age."""
 MOST_GROUPS: Final = 200
 MOST_PARTITIONS: Final = 200
 

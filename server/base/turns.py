@@ -24,7 +24,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 Awaited = Promise[Any] | asyncio.Future[Any]
-"""What steps may wait for."""
+"""The things that steps may wait for."""
 Steps = Generator[Awaited | None, None, T]
 """Work in steps: a generator that yields None where it may pause, and a promise or a future where it has to wait for that."""
 

@@ -40,7 +40,7 @@ _CHANGEABLE: Final = (
     "sasl.kerberos.principal.to.local.rules",
     "sasl.kerberos.service.name",
 )
-"""What a client may change of a listener while the broker runs."""
+"""The settings of a listener that a client may change while the broker runs."""
 _log = logging.getLogger("ottla.server.logins")
 
 

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from ottla.server.requests.context import BrokerContext
 
 FLUSH_PASS_INTERVAL_MS: Final = 1_000
-"""How often to look, at least, for flushes that are due because of a roll or flush.ms."""
+"""The longest time between two looks for flushes that are due because of a roll or flush.ms."""
 DELETE_PASS_INTERVAL_MS: Final = 1_000
-"""How often to look for files that are past their file.delete.delay.ms."""
+"""The time between two looks for files that are past their file.delete.delay.ms."""
 REMOVED_PASS_INTERVAL_MS: Final = 5_000
-"""How often to look for partitions whose directory somebody has removed. That lists the log directories, and takes about a
-microsecond a partition."""
+"""The time between two looks for partitions whose directory somebody has removed. A look lists the log directories, and takes
+about a microsecond a partition."""
 EXPIRE_TRANSACTIONAL_IDS: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"
 
 

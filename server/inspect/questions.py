@@ -46,7 +46,7 @@ QUESTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "end_session": end_session,
 }
 SHOWS_NOTHING: Final = frozenset({"end_session"})
-"""What is answered also where the inside is not shown."""
+"""The questions that are answered also where the inside is not shown."""
 
 _log: Final = logging.getLogger("ottla.server.inspect")
 

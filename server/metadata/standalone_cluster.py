@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ottla.server.metadata.standalone import StandaloneController
 
 SNAPSHOT_PASS_INTERVAL_MS: Final = 1_000
-"""How often the broker checks whether the metadata log needs a snapshot."""
+"""The time between the broker's checks of whether the metadata log needs a snapshot."""
 
 logger = logging.getLogger("ottla.server.metadata")
 

@@ -82,7 +82,7 @@ class TlsListener(Listener):
         super().__init__(name, context, dispatch, settings)
         self.tls = tls
         self.handshakes = 0
-        """How many handshakes have succeeded."""
+        """The number of handshakes that have succeeded."""
         self.failed_handshakes = 0
         self._sock: Socket | None = None
         self._accepting: asyncio.Task[None] | None = None

@@ -43,7 +43,7 @@ logger = logging.getLogger("ottla.server.cleaning")
 
 _LINE_BYTES: Final = 1 << 26
 _LOOK_SECONDS: Final = 0.5
-"""How often to check whether the log of a busy or throttled worker has been deleted or truncated."""
+"""The time between two checks of whether the log of a busy or throttled worker has been deleted or truncated."""
 _DEATHS: Final = 2
 """After this many workers have died while cleaning a log, the log is left uncleaned."""
 _START: Final = "import sys; sys.path.insert(0, {root!r}); from ottla.log.compaction.process import main; sys.exit(main())"

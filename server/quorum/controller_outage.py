@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from ottla.server.peers.outcomes import PeerError
 
 FIRST_SECONDS: Final = 5.0
-"""How long it is silent before the log says so: an election takes less."""
+"""The time without an answer after which the log says so: an election takes less."""
 REMIND_SECONDS: Final = 30.0
-"""How often the log says it again."""
+"""The time after which the log says it again."""
 
 logger = logging.getLogger("ottla.server.quorum")
 

@@ -43,7 +43,8 @@ _OF_A_CONTROLLER = frozenset(
         ErrorCode.BROKER_NOT_AVAILABLE,
     )
 )
-"""What a controller may answer about the metadata log. A broker's listener answers that it does not know that topic."""
+"""The error codes that a controller may answer about the metadata log. A broker's listener answers that it does not know that
+topic."""
 
 
 async def ask_for_cluster(

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ottla.server.quorum.following_log import FollowingLog
 
 MAX_WAIT_MS: Final = 500
-"""How long the leader holds a Fetch that has nothing to answer: the same as Kafka's observers ask for."""
+"""The time for which the leader holds a Fetch that has nothing to answer: the same as Kafka's observers ask for."""
 OLDEST_FETCH: Final = 13
 """The oldest version that names topics by id; Kafka 4.0 has newer ones."""
 NO_ROOM_SECONDS: Final = 1.0
@@ -89,7 +89,7 @@ class MetadataFetcher:
         self.caught_up: Promise[None] = Promise()
         """Kept when the image first has everything up to the high watermark of the present leader."""
         self.applied_at = self._sent_at = clock.monotonic()
-        """When the last Fetch was sent whose answer is applied as far as it counts."""
+        """The time at which the last Fetch was sent whose answer has been applied as far as it counts."""
         self._log = log
         self._image = image
         self._finder = finder

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 OLDEST_FETCH: Final = 13
 """The oldest version that names topics by id; Kafka 4.0 has newer ones."""
 START_OFFSETS_SECONDS: Final = 1.0
-"""How often the fetcher looks at the log starts of all its partitions, which retention moves without its knowing."""
+"""The time between the fetcher's looks at the log starts of all its partitions, which retention moves without its
+knowing."""
 
 Address = tuple[str, int]
 
@@ -82,7 +83,7 @@ class Fetcher:
         self._closing = False
         self._looked_at = 0.0
         self.bytes_in = 0
-        """How many bytes of records have come."""
+        """The number of bytes of records that have come."""
 
     def __len__(self) -> int:
         """Returns how many partitions are fetched."""

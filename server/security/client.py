@@ -71,7 +71,7 @@ class ClientSecurity:
         self._seen: object = None
         self._context: ssl.SSLContext | None = None
         self.login = _make_login(security, mechanism, surroundings) if security.uses_sasl else None
-        """How this node logs in; None if it does not."""
+        """The way in which this node logs in; None if it does not."""
         if security.uses_tls:
             self._seen = look_at_stores(security, self._surroundings.read)
             self._context = self._make(security)

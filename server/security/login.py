@@ -50,7 +50,7 @@ from ottla.wire.primitives import Buffer
 API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
 MAX_FRAMES: Final = 10
-"""How many frames a login may take. One of SCRAM takes four, one that probes for versions some more."""
+"""The most frames that a login may take. One of SCRAM takes four, one that probes for versions some more."""
 LONGEST_REASON: Final = 200
 """So many characters of why a login failed are logged: names in it come from strangers, who may send half a MiB of them."""
 
@@ -121,9 +121,9 @@ class LoggingIn(Protocol):
     """Declares what a login needs of its connection."""
 
     serve: Serve
-    """What answers the frames that come."""
+    """The function that answers the frames that come."""
     max_request_bytes: int
-    """How long a frame may be."""
+    """The size of the largest frame that is read."""
 
     def stop_reading(self) -> None:
         """Reads nothing more."""

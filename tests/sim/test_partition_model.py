@@ -32,7 +32,7 @@ from tests.sim.trace import CONFIGS, RETENTION_BYTES
 EXAMPLES = int(os.environ.get("OTTLA_MODEL_EXAMPLES", "0"))
 PLAIN, IDEMPOTENT, TRANSACTIONAL = [-1], [5, 6], [7, 8]
 offsets = st.floats(0, 1)
-"""How far between the log's start and its end; what is there differs with every step."""
+"""A place between the log's start and its end; what is there differs with every step."""
 
 
 class PartitionMachine(RuleBasedStateMachine):

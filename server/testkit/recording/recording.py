@@ -39,7 +39,7 @@ SHORT_FRAME: Final = 64 * 1024
 LONG_FRAME: Final = MAX_BYTES // 4
 """The longest frame that is kept where records are."""
 ENTRY_BYTES: Final = 512
-"""What a request takes besides its frames, about."""
+"""The approximate memory that a request takes besides its frames."""
 
 ANSWERED: Final = "answered"
 WAITING: Final = "waiting"
@@ -63,7 +63,7 @@ class Entry:
     ) -> None:
         self.seq = seq
         self.at_ms = at_ms
-        """When it came, by the broker's clock."""
+        """The time at which it came, by the broker's clock."""
         self.node = node
         self.connection = connection
         """The number of its connection, in the order of their first recorded requests."""
@@ -75,7 +75,7 @@ class Entry:
         """The frame of the answer, its size in front, in parts; an int stands for so many bytes of records that are not kept. It
         is None if there is no answer, or too long a one."""
         self.answer_bytes = 0
-        """How long that frame is without its size, also if it is not kept."""
+        """The length of that frame without its size, also if it is not kept."""
         self.began_ns = self.took_ns = 0
         self.fault: str | None = None
         """The id of the fault that has acted on it."""
@@ -105,7 +105,7 @@ class Recorder:
         self.max = 0
         """The most requests that are kept; 0 records nothing."""
         self.records = False
-        """Whether frames are kept with their records."""
+        """True if frames are kept with their records."""
         self.last_seq = 0
         self.held_bytes = 0
         self._longest = SHORT_FRAME
