@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from scripts import proofs
+from scripts.written_pages import write
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 TARGETS: Final = ROOT / "tests" / "fuzz" / "targets"
@@ -189,7 +190,7 @@ def main() -> int:
     for target in targets if arguments.keep else ():
         keep(target, arguments.build.resolve())
     if arguments.record:
-        proofs.main()
+        write(proofs.pages())
     print(f"{len(targets)} targets in {time.monotonic() - began:.0f} s; failed: {', '.join(sorted(failed)) or 'none'}")
     return 1 if failed else 0
 

@@ -10,6 +10,7 @@ effect has no reason in WHY_IDLE.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,7 @@ from ottla.server.settings.broker_settings import (
 )
 from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 from scripts import limits_page
+from scripts.written_pages import main
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 
@@ -195,8 +197,10 @@ def page() -> str:
     return HEAD + "".join(f"\n{title}\n\n{chr(10).join(lines)}\n" for title, lines in parts if lines)
 
 
+def pages() -> dict[Path, str]:
+    """Returns both files with their texts."""
+    return {PAGE: page(), **limits_page.pages()}
+
+
 if __name__ == "__main__":
-    PAGE.parent.mkdir(exist_ok=True)
-    for path, text in ((PAGE, page()), (limits_page.PAGE, limits_page.page())):
-        path.write_text(text)
-        print(path)
+    sys.exit(main(__doc__, pages))
