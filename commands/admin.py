@@ -41,10 +41,11 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 NAMES_AT_ONCE: Final = 200
-"""How many topics or groups one request asks about: few enough for the bar to move, and for an answer of a few MB at most."""
+"""The most topics or groups that one request asks about: few enough for the bar to move, and for an answer of a few MB at
+most."""
 PARTITIONS_AT_ONCE: Final = 2000
 GROUP_TIMEOUT_S: Final = 3600.0
-"""What librdkafka is told as the timeout of a request to a group's coordinator; `settle_groups` waits for less. librdkafka (2.16)
+"""The timeout that librdkafka is given for a request to a group's coordinator; `settle_groups` waits for less. librdkafka (2.16)
 ends the process if such a request times out and its coordinator is found after that (librdkafka's issue 4605), so none may."""
 
 INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))

@@ -106,7 +106,7 @@ def describe(
 ) -> None:
     """Show the settings that have been set, or all of them with --all."""
     targets = targets_of(whose)
-    settings = Settings.of(cluster)
+    settings = Settings.connect(cluster)
     meant = settings.meant(targets)
     errors: dict[str, str] = {}
     with admin.progress("reading settings", len(meant)) as advance:
@@ -134,7 +134,7 @@ def get(
     errors: dict[str, str] = {}
     rows = []
     values: list[str | None] = []
-    settings = Settings.of(cluster)
+    settings = Settings.connect(cluster)
     meant = settings.meant(targets)
     for target, entries in settings.read(meant, errors, int):
         by_name = {entry.name: entry for entry in entries}
@@ -222,7 +222,7 @@ def alter(
     cluster: client.Cluster, targets: Sequence[Target], changes: Sequence[Change], done: str, *, dry_run: bool, as_json: bool
 ) -> None:
     """Makes the same changes to every target, and reports the outcomes one by one."""
-    settings = Settings.of(cluster)
+    settings = Settings.connect(cluster)
     meant = settings.meant(targets)
     result = f"would be {done}" if dry_run else done
     with admin.progress("altering", len(meant)) as advance:
@@ -251,7 +251,7 @@ class Settings:
         self.metadata = metadata
 
     @staticmethod
-    def of(cluster: client.Cluster) -> Settings:
+    def connect(cluster: client.Cluster) -> Settings:
         ours = cluster.admin()
         return Settings(cluster, ours, cluster.reach(ours))
 

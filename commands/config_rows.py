@@ -23,7 +23,8 @@ SOURCES: Final = {
     7: "client-metrics",
     8: "group",
 }
-"""Where a value comes from, as the protocol numbers it. "file" is a broker's start: its properties file and command line."""
+"""The places that a value comes from, as the protocol numbers it. "file" is a broker's start: its properties file and command
+line."""
 
 DEFAULT: Final = "default"
 SECRET: Final = "(secret)"

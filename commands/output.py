@@ -33,7 +33,7 @@ FAILED: Final = 1
 INTERRUPTED: Final = 130
 
 NOTHING: Final = "-"
-"""How people see a cell without a value; JSON has null."""
+"""The text of a cell without a value for people; JSON has null."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 """The type of the parameter `as_json` of commands."""

@@ -17,9 +17,9 @@ class Node(NamedTuple):
     node_id: int
     log_dirs: tuple[str, ...]
     metadata_dir: str
-    """Where the metadata log lies: one of `log_dirs`, or a directory of its own."""
+    """The directory of the metadata log: one of `log_dirs`, or a directory of its own."""
     follows_controllers: bool
-    """Whether the controllers of its cluster are other nodes (process.roles=broker)."""
+    """True if the controllers of its cluster are other nodes (process.roles=broker)."""
 
 
 class AccessRule(NamedTuple):

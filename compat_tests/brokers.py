@@ -70,7 +70,7 @@ class OttlaInQuorum(Ottla):
 
 
 IN_QUORUM: Final = bool(os.environ.get("OTTLA_COMPAT_QUORUM"))
-"""Whether the tests of this run have, where they ask for ottla, a broker of a real quorum, and no Apache Kafka beside it."""
+"""True if tests of this run that ask for ottla get a broker of a real quorum, and no Apache Kafka beside it."""
 OF_THE_PLACE: Final = frozenset(
     ("process.roles", "node.id", "listeners", "advertised.listeners", "log.dirs", "metadata.log.dir", "controller.quorum.voters")
 )

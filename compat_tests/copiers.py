@@ -42,7 +42,7 @@ class Copier(Protocol):
 
     errors: ClassVar[tuple[type[Exception], ...]]
     outlives_broker: ClassVar[bool]
-    """Whether it goes on when a killed broker comes back. librdkafka 2.16 never sends the first TxnOffsetCommit after that, and
+    """True if it goes on when a killed broker comes back. librdkafka 2.16 never sends the first TxnOffsetCommit after that, and
     kafka-python 3.0 no EndTxn, whichever broker it is: their users have to begin anew."""
 
     def open(self) -> None:

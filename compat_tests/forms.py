@@ -31,7 +31,7 @@ NEVER_WITH_KAFKA: Final = {
         "wait for it until they give up; this happened in four of seven runs on two busy cores"
     ),
 }
-"""What Apache Kafka does not always pass, by the name that the mark has. Kafka's own test of it has three brokers."""
+"""The tests that Apache Kafka does not always pass, by the name that the mark has. Kafka's own test of it has three brokers."""
 NOT_BOUNCED: Final = {
     "word counts of Kafka Streams": (
         "when it is a cluster's only broker, Apache Kafka may leave a transaction open after kill -9, and the application waits "
@@ -51,7 +51,7 @@ WAITED_FOR: Final = {
         "what was committed is read for up to 120 s, because Kafka answers a commit before its markers are in the partitions"
     ),
 }
-"""What tests wait for longer than a client does by itself, or than ottla needs, and why."""
+"""The things that tests wait for longer than a client does by itself, or than ottla needs, and why."""
 
 
 def bounce(broker: BrokerProcess, name: str) -> None:

@@ -49,9 +49,9 @@ class Way(NamedTuple):
     bounced: str = "copiers"  # or "broker"
     clean: bool = False
     group_metadata: bool = True
-    """Whether the offsets are sent with the member's id and generation (KIP-447), or with the group's name alone."""
+    """True if the offsets are sent with the member's id and generation (KIP-447), or with the group's name alone."""
     group_mode: bool = False
-    """Whether the copiers share the partitions as members of the group; else each has partitions of its own."""
+    """True if the copiers share the partitions as members of the group; else each has partitions of its own."""
     reader_protocol: str = "classic"
     """Of the group of the reader that reads while they copy: classic or consumer."""
 

@@ -24,7 +24,7 @@ WRITTEN: Final = (
     "docs/proofs.*",
     "tests/fuzz/corpora",
 )
-"""What runs write, and so cannot tell one source from another."""
+"""The files that runs write, which therefore cannot tell one source from another."""
 
 
 def stamp(root: Path = ROOT) -> dict[str, str]:

@@ -74,7 +74,7 @@ def set_group(wire: Wire, group: str, **settings: str) -> None:
 
 
 FIRST_WAIT_MS: Final = 5000
-"""How long a first request of a session waits: Kafka loads the state of a partition with it."""
+"""The time for which a first request of a session waits: Kafka loads the state of a partition with it."""
 
 
 class ShareMember:

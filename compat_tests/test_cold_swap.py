@@ -32,9 +32,9 @@ class Turn:
 
     kind: str
     found: Manifest
-    """What it showed when it began."""
+    """The manifest that it showed when it began."""
     left: Manifest
-    """What it showed at its end."""
+    """The manifest that it showed at its end."""
 
 
 @dataclass

@@ -28,11 +28,12 @@ LEAST_WORDS: Final = 4
 IN_A_ROW: Final = 6
 LEAST_NEAR: Final = 7
 NEAR: Final = 0.72
-"""Which part of the words of two texts, taken together, is the same in the same order if one is a copy with small changes. A text
-of ours that is none reaches 0.71: that a group does not exist."""
+"""The share of the words of two texts, taken together, that is the same in the same order if one is a copy with small changes. A
+text of ours that is none reaches 0.71: that a group does not exist."""
 NO_WORD: Final = re.compile(r"[^a-z\s]+")
 HOLE: Final = re.compile("\x01|\\{\\}|%[-+,.0-9]*[a-z]")
-"""Where a value is put into a text: by Java's concatenation, by a logger, by a format. For our f-strings we write the first."""
+"""The place at which a value is put into a text: by Java's concatenation, by a logger, by a format. For our f-strings we write
+the first."""
 
 TEXT: Final = 1
 SIZES: Final = {3: 5, 4: 5, 5: 9, 6: 9, 7: 3, 8: 3, 9: 5, 10: 5, 11: 5, 12: 5, 15: 4, 16: 3, 17: 5, 18: 5, 19: 3, 20: 3}

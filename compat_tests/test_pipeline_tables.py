@@ -35,7 +35,7 @@ QUICK = {**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:Reserved
 """Of drivers that live for seconds: a JVM that compiles twice for a speed it never has takes twice as long."""
 FIRST, MORE = 1300, 200
 COMMITTED = {"delta": f"_delta_log/{1:020}.json", "iceberg": "{topic}/metadata/v3.metadata.json"}
-"""What is there when batch 1 is in the table; Iceberg's first version is the empty table."""
+"""The file that is there when batch 1 is in the table; Iceberg's first version is the empty table."""
 
 JOB = """
 CREATE STREAM records FROM TOPIC {topic};

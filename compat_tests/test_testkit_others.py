@@ -38,7 +38,7 @@ _REASONS: Final = ("no: ", "not needed: ", "not yet", "[security.md]")
 
 
 SEVERAL: Final = ("/v1/nodes", "/v1/partitions", "/coordinator")
-"""What is only for several nodes."""
+"""The calls that are only for several nodes."""
 
 
 class Row(NamedTuple):

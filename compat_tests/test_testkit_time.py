@@ -23,7 +23,7 @@ KILLS = 200 if FULL else 12
 RESETS = 1000 if FULL else 100
 WORKERS, STARTS = (8, 125) if FULL else (3, 10)
 MORE_MEMORY_BYTES = 32 << 20
-"""How much more memory a process may have after the last reset than after the first tenth of them."""
+"""The memory that a process may have more after the last reset than after the first tenth of them."""
 START_MANY = """
 import socket, sys, ottla.testing
 for _ in range(int(sys.argv[1])):

@@ -69,9 +69,9 @@ class Ask:
     inside: Inside | None = None
     without_inside: str = NO_BROKER
     is_under_test: bool = False
-    """Whether that broker has a test kit, which pages may use."""
+    """True if that broker has a test kit, which pages may use."""
     resume: str = ""
-    """Where a stream was when its connection broke, as the browser says."""
+    """The place at which a stream was when its connection broke, as the browser says."""
 
     def text(self, name: str, default: str = "") -> str:
         """Returns a parameter without spaces around it."""

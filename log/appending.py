@@ -49,11 +49,11 @@ class Appending:
     high_watermark: int
     recovery_point: int
     on_append: Callable[[int], bool] | None
-    """What `PartitionLog.replicate_by` was given."""
+    """The function that `PartitionLog.replicate_by` was given."""
     joined: JoinedWrite | None
     """The appends that are held."""
     rules: BatchRules
-    """What the topic's settings ask of a batch."""
+    """The rules for a batch that follow from the topic's settings."""
     roll_after_ms: int
     flush_messages: int
     _segment_bytes: int

@@ -51,7 +51,7 @@ class JoinedWrite:
         self.size: i64 = 0
         """The bytes of all batches."""
         self.error: Exception | None = None
-        """Why nothing of it was written."""
+        """The reason why nothing of it was written."""
         self._most = min(most, MOST_BATCHES)
         self._parts: list[Buffer] = []
         self._batches: list[tuple[int, int, int]] = []  # what Segment.append_run takes

@@ -86,7 +86,7 @@ class Opening:
         self.high_watermark = 0
         self.producer_expiration_ms = producer_expiration_ms
         self.max_producers = max_producers
-        """How many producers the partition may remember; by default there is no limit."""
+        """The most producers that the partition may remember; by default there is no limit."""
         self.producer_total = producer_total
         """The limit of all partitions together; None if there is none, or it is to count later."""
         self.every_append_synced = False

@@ -61,7 +61,7 @@ RECOUNT: Final = 1000
 PRODUCER_BYTES: Final = 512
 """About what a producer takes, measured in tests/log/test_producers.py."""
 _LOOKS: Final = 64
-"""How many producers more than those to be forgotten are looked at, at most."""
+"""The most producers that are looked at in addition to those to be forgotten."""
 _MAX_EPOCH: Final = 2**15 - 1
 _LATE_AFTER_MS: Final = 300_000
 _MOST_REFUSED: Final = 1000
@@ -133,7 +133,7 @@ class ProducerState:
         self.last_timestamp_ms = NO_TIMESTAMP
         self.txn_first_offset = NO_OFFSET
         self.last_marker_offset = NO_OFFSET
-        """Where its last transaction ended, as far as that was seen since the log was opened."""
+        """The offset at which its last transaction ended, as far as that was seen since the log was opened."""
 
     @property
     def last_sequence(self) -> int:
@@ -176,7 +176,8 @@ class ProducerTotal:
     def __init__(self, limit: int, partitions: Callable[[], Iterable[ProducerStates]]) -> None:
         self.limit = limit
         self.room = limit
-        """How many producers may become known until they are counted; before the first count, how many there may be."""
+        """The number of producers that may become known until they are counted; before the first count, the number that there may
+        be."""
         self._partitions = partitions
         self._is_counting = False
 
@@ -222,7 +223,7 @@ class ProducerStates:
         self.total = total
         """The bound of all partitions; None if there is none."""
         self.forgotten = 0
-        """How many producers were forgotten because there were too many."""
+        """The number of producers that were forgotten because there were too many."""
         self._newest = NO_PRODUCER_ID  # the producer that became known last
         self._candidates: list[int] = []  # producers to look at when one has to be forgotten, the next one last
         self._horizon = 0  # where the log ended when they were listed

@@ -89,7 +89,7 @@ class Segment:
         self.base_offset = base_offset
         self.size = size
         self.longer_on_disk = False
-        """Whether the file is longer than `size`, with zeros because it was preallocated, or may be after a power cut."""
+        """True if the file is longer than `size`, by zeros that were preallocated, or may be so after a power cut."""
         self.name_ending = ""
         """The last suffix of its file names while it is not part of the log: `.cleaned` or `.swap` (log.compaction.swap)."""
         self.index_interval_bytes = index_interval_bytes

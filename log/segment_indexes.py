@@ -37,9 +37,9 @@ class SegmentIndexes:
         self.txns: TxnIndex | None = NO_ABORTS if is_new else None
         """The transaction index, if it was read."""
         self.are_dirty = False
-        """Whether something of them is in memory only."""
+        """True if something of them is in memory only."""
         self.are_full = False
-        """Whether the offset or the time index takes no more entries."""
+        """True if the offset or the time index takes no more entries."""
 
     def without_entries(self) -> SegmentIndexes:
         """Returns indexes of the same segment of which only the transaction index is there, which is this one's."""

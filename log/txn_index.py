@@ -47,7 +47,7 @@ class TxnIndex:
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
         self.changed = False
-        """Whether the file does not have the same content."""
+        """True if the file does not have the same content."""
         self.clear()
 
     def __len__(self) -> int:

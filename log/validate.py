@@ -149,7 +149,7 @@ class BatchRules:
         self.segment_bytes: i64 = config.segment_bytes
         self.keys_required: bool = "compact" in config.cleanup_policy
         self.stamps_time: bool = config.message_timestamp_type == "LogAppendTime"
-        """Whether records get the broker's time."""
+        """True if records get the broker's time."""
         self.before_max_ms: i64 = config.message_timestamp_before_max_ms
         self.after_max_ms: i64 = config.message_timestamp_after_max_ms
         codec = AS_PRODUCED if config.compression_type == "producer" else _CODEC_NUMBERS[config.compression_type]

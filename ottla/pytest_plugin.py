@@ -60,7 +60,7 @@ REPORTED: Final = 50
 """So many of them are in the report of a test that failed."""
 
 _BEFORE: Final = pytest.StashKey[dict[str, int]]()
-"""What a test's report leaves out, because it was before the test."""
+"""The places at which a test's report begins: it leaves out what came before."""
 _RUNNING: Final = pytest.StashKey[dict["Broker", "pytest.Mark | None"]]()
 """The brokers that run, with the markers that they were started with."""
 _NUMBERS: Final = itertools.count(1)

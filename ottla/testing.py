@@ -67,7 +67,7 @@ QUICK: Final[Mapping[str, str]] = {
     "offsets.topic.num.partitions": "1",  # of 50, which are 50 directories at the first use of a group
     "transaction.state.log.num.partitions": "1",
 }
-"""Where a throwaway broker departs from Kafka's defaults."""
+"""The settings in which a throwaway broker departs from Kafka's defaults."""
 MEMORY: Final = "memory"
 NODES: Final = "ottla.test.nodes"
 SEED: Final = "ottla.test.seed"
@@ -300,7 +300,7 @@ class Broker(Moving):
 
     def _check_directory(self, config: BrokerConfig) -> None:
         """Raises ConfigError if a test must not touch the directory."""
-        from ottla.server.broker.test_data import check_directories
+        from ottla.server.broker.marked_directories import check_directories
 
         check_directories(OsDisk(), config.all_log_dirs, under_test=True, adopt=False)
 
@@ -511,7 +511,7 @@ class _Thread:
             raise self._failure
 
     def _wait_for_end(self) -> None:
-        """By an event of our own: a Thread whose join() was interrupted says that it has ended, whether it has or not."""
+        """Waits by an event of our own: a Thread whose join() was interrupted says that it has ended, whether it has or not."""
         if os.getpid() != self._process_id:
             return  # a forked child has no such thread
         try:

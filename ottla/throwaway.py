@@ -49,7 +49,7 @@ class UnsyncedFile(OsFile):
     __slots__ = ()
 
     def sync(self) -> None:
-        """Nothing: the file does not outlive the process."""
+        """Does nothing: the file does not outlive the process."""
 
 
 class UnsyncedDisk(OsDisk):
@@ -59,7 +59,7 @@ class UnsyncedDisk(OsDisk):
     is_open_to_processes = False  # since another process would sync what it writes
 
     def sync_dir(self, path: str) -> None:
-        """Nothing, as for files."""
+        """Does nothing, as for files."""
 
     def write_bytes(self, path: str, data: bytes, sync: bool = True) -> None:
         super().write_bytes(path, data, sync=False)

@@ -51,7 +51,7 @@ COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "timestampType AS
 DATE: Final = "to_date(to_utc_timestamp(timestamp, current_timezone())) AS date"
 """The date in UTC, wherever the job runs."""
 _FIRST_SIGN: Final = {"parquet": "_spark_metadata", "delta": "_delta_log", "iceberg": "{topic}/metadata"}
-"""What exists as soon as a table does, even if the table is empty."""
+"""The directory that exists as soon as a table does, even if the table is empty."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Archive:
     batch_records: int | None = None
     committed: bool = True
     allow_loss: bool = False
-    """Whether to go on if records were deleted before they were archived."""
+    """True to go on if records were deleted before they were archived."""
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Totals:
     batches: int = 0
     seen: int = -1
     orphans: int = 0
-    """How many files that a killed driver had left were removed."""
+    """The number of files left by a killed driver that were removed."""
     stopped_by: Signals | None = None
     """The signal that ended the run, None if none did."""
 

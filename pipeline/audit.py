@@ -72,9 +72,9 @@ class Audit:
     order_expression: str | None = None
     """The same, for a value that must not decrease within a partition."""
     allow_gaps: bool = False
-    """Whether offsets without a record are not a finding, because the topic is compacted or the user says so."""
+    """True if offsets without a record are not a finding, because the topic is compacted or the user says so."""
     limit: int = 1000
-    """How many findings of each kind are listed."""
+    """The most findings of each kind that are listed."""
 
     @property
     def most(self) -> int:

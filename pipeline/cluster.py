@@ -33,7 +33,7 @@ _SAME: Final = ("client.id", "security.protocol", "ssl.endpoint.identification.a
 _BY_PASSWORD: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _OAUTH: Final = "OAUTHBEARER"
 _OAUTH_HANDLER: Final = "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
-"""What gets tokens from a server, in the Java client that comes with Spark's connector."""
+"""The class that gets tokens from a server, in the Java client that comes with Spark's connector."""
 _PROTOCOLS: Final = {"plaintext", "ssl", "sasl_plaintext", "sasl_ssl"}
 
 

@@ -68,7 +68,7 @@ class Replay:
 class Totals:
     written: int
     already: int
-    """How many records an earlier run had written."""
+    """The number of records that an earlier run had written."""
 
 
 def run(spark: SparkSession, plan: Replay, target_partitions: int) -> Totals:

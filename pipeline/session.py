@@ -41,7 +41,8 @@ _STANDALONE: Final = re.compile(r"^spark://([^,:]+):(\d+)")
 _PROBE: Final = {"kafka": "org.apache.spark.sql.kafka010.KafkaSourceProvider", "avro": "org.apache.spark.sql.avro.AvroFileFormat"}
 
 _HIDDEN: Final = "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|private[ .]key"
-"""What Spark shows only as redacted, in plans, logs and its pages: its own default, and what Kafka's options add to that."""
+"""The pattern of what Spark shows only as redacted, in plans, logs and its pages: its own default, and what Kafka's options add
+to that."""
 
 DEFAULTS: Final = {
     "spark.redaction.regex": _HIDDEN,

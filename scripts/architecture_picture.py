@@ -1,7 +1,6 @@
 """Draws the rooms of the tree, floor upon floor, from its imports: docs/architecture.svg and the figures in ARCHITECTURE.md.
 
-    python -m scripts.architecture_picture            writes both
-    python -m scripts.architecture_picture --check    says whether they are up to date
+    python -m scripts.architecture_picture
 
 A room is a folder of `server/` or another folder at the top of the tree, and stands one floor above the highest room that it
 imports. Of the arrows only those are drawn that no other way down implies; the figures count all. The same imports give the same
@@ -10,7 +9,6 @@ bytes.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping
 from html import escape
@@ -29,6 +27,7 @@ from scripts.import_graph import (
     room_arrows,
     room_order,
 )
+from scripts.written_pages import main
 
 PICTURE = Path("docs/architecture.svg")
 PAGE = Path("ARCHITECTURE.md")
@@ -125,7 +124,7 @@ def modules_at(folder: str) -> list[str]:
 
 
 def places(drawing: House) -> dict[str, tuple[float, float, float]]:
-    """Room -> (left, top, width) of its box. Rooms of a floor stand near the middle of what they rest on."""
+    """Returns the (left, top, width) of each room's box. Rooms of a floor stand near the middle of what they rest on."""
     found: dict[str, tuple[float, float, float]] = {}
     rests = {name: [low for high, low in drawn(drawing.arrows) if high == name] for name in drawing.arrows}
     for number, rooms in enumerate(drawing.floors):
@@ -184,28 +183,11 @@ def with_figures(page: str, table: str) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Returns what the two files should say, by path from the root."""
+    """Returns what the two files should say."""
     drawing = house(graph())
-    return {PICTURE: picture(drawing), PAGE: with_figures((ROOT / PAGE).read_text(), figures(drawing))}
-
-
-def stale() -> list[str]:
-    """Returns the files that say something else than the imports do."""
-    return [str(path) for path, text in pages().items() if not (ROOT / path).exists() or (ROOT / path).read_text() != text]
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is not up to date")
-    if parser.parse_args().check:
-        found = stale()
-        print(f"not up to date: {', '.join(found)}" if found else "up to date")
-        return 1 if found else 0
-    for path, text in pages().items():
-        (ROOT / path).write_text(text)
-        print(path)
-    return 0
+    page = ROOT / PAGE
+    return {ROOT / PICTURE: picture(drawing), page: with_figures(page.read_text(), figures(drawing))}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, pages))

@@ -56,7 +56,7 @@ SYNCED: Final = {"log.flush.interval.messages": "1"}
 _SMALL: Final = "64m"
 _SHOWN: Final = 10
 _START_S: Final = 300
-"""How long a start may take, on a machine that may be busy with other things."""
+"""The time that a start may take, on a machine that may be busy with other things."""
 
 
 @contextmanager

@@ -3,6 +3,7 @@
     python -m scripts.client_behaviours                    all of it, each cell three times: about ten minutes
     python -m scripts.client_behaviours --only crc,fenced  these rows; the others stay, and the clients must be theirs
     python -m scripts.client_behaviours --page             the page alone, from docs/client-behaviours.json
+    python -m scripts.client_behaviours --check            writes nothing, and fails if the page is out of date
 
 The clients are built and fetched as for the compat tests, whose environment this needs.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +21,7 @@ from compat_tests.behaviours.clients import CLIENTS
 from compat_tests.behaviours.scenarios import SCENARIOS, SECTIONS
 from compat_tests.behaviours.suite import MISSING, VARIES, one_text, run_all
 from compat_tests.provenance import stamp
+from scripts import written_pages
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 RESULTS: Final = ROOT / "docs" / "client-behaviours.json"
@@ -72,7 +75,7 @@ def page(found: Found) -> str:
 
 
 def refuse_other_versions(of_page: dict[str, str], present: dict[str, str]) -> None:
-    """ValueError if some rows would be about other versions of the clients than the rest of the page."""
+    """Raises ValueError if some rows would be about other versions of the clients than the rest of the page."""
     if changed := [f"{name} {present[name]}, not {version}" for name, version in of_page.items() if present[name] != version]:
         raise ValueError(f"--only: here is {', '.join(changed)}, which the other rows are about; run all rows")
 
@@ -103,21 +106,26 @@ def measure(keys: list[str] | None, times: int) -> Found:
     }
 
 
-def main() -> None:
+def pages() -> dict[Path, str]:
+    """Returns the file with its text."""
+    return {PAGE: page(json.loads(RESULTS.read_text()))}
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="ROW,ROW")
     parser.add_argument("--times", type=int, default=TIMES)
     parser.add_argument("--page", action="store_true")
+    parser.add_argument("--check", action="store_true")
     given = parser.parse_args()
-    if not given.page:
+    if not given.page and not given.check:
         try:
             found = measure(given.only.split(",") if given.only else None, given.times)
         except ValueError as error:
             parser.error(str(error))
         RESULTS.write_text(json.dumps(found, indent=1) + "\n")
-    PAGE.write_text(page(json.loads(RESULTS.read_text())))
-    print(PAGE)
+    return written_pages.main(None, pages, ["--check"] if given.check else [])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -38,7 +38,7 @@ from scripts.namespaces import is_inside, run_inside
 CLUSTERS: Final = ("ook", "okk", "ooo")
 _SMALL: Final = "96m"
 _START_S: Final = 300
-"""How long a start may take, on a machine that may be busy with other things."""
+"""The time that a start may take, on a machine that may be busy with other things."""
 
 
 def bound_s(fault: str, session_s: float) -> float:

@@ -7,10 +7,13 @@ Its colours follow the reader's: the picture has two sets, and `prefers-color-sc
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
 from typing import Final
+
+from scripts.written_pages import main
 
 PICTURE: Final = Path(__file__).resolve().parents[1] / "docs" / "cluster.svg"
 WIDTH, HEIGHT = 920, 470
@@ -34,7 +37,7 @@ DARK: Final = {
     "on-leader": "#0d1117",
     "copy": "#f0a36b",
 }
-"""What is drawn in which colour, by the same names."""
+"""The colours on a dark page, by the same names."""
 
 BROKERS: Final = ((1, "ottla"), (2, "ottla"), (3, "kafka"))
 """Broker id and its kind; broker n leads partition n - 1, and the others follow it."""
@@ -146,9 +149,10 @@ def picture() -> str:
     )
 
 
-def main() -> None:
-    PICTURE.write_text(picture())
+def pages() -> dict[Path, str]:
+    """Returns the file with its text."""
+    return {PICTURE: picture()}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(__doc__, pages))

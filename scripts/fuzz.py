@@ -32,12 +32,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from scripts import proofs
+from scripts.written_pages import write
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 TARGETS: Final = ROOT / "tests" / "fuzz" / "targets"
 BUILD: Final = ROOT / "build" / "fuzz"
 ROUND_SECONDS: Final = 600
-"""How long a target runs before the next has its turn, so that a run that is ended early has seen all of them."""
+"""The time for which a target runs before the next has its turn, so that a run that is ended early has seen all of them."""
 SHORT: Final = {
     "batches": 200_000,
     "cleaning": 40_000,
@@ -53,8 +54,8 @@ SHORT: Final = {
     "scan": 40_000,
     "small_files": 700_000,
 }
-"""How many inputs of each target a short run tries: 30 s of CPU each or more on a slow day of a machine of two
-cores, and half of that on a quick one."""
+"""The number of inputs of each target that a short run tries: 30 s of CPU each or more on a slow day of a machine of two cores,
+and half of that on a quick one."""
 LONGEST_SHORT_SECONDS: Final = 600
 _SHOWN: Final = 4000
 _EXECUTIONS: Final = re.compile(r"stat::number_of_executed_units:\s*(\d+)")
@@ -189,7 +190,7 @@ def main() -> int:
     for target in targets if arguments.keep else ():
         keep(target, arguments.build.resolve())
     if arguments.record:
-        proofs.main()
+        write(proofs.pages())
     print(f"{len(targets)} targets in {time.monotonic() - began:.0f} s; failed: {', '.join(sorted(failed)) or 'none'}")
     return 1 if failed else 0
 

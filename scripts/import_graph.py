@@ -65,7 +65,8 @@ def modules(root: Path = ROOT, trees: Iterable[str] = TREES) -> dict[str, Path]:
 
 @functools.cache
 def _import_nodes(text: str) -> tuple[ast.AST, ...]:
-    """The import statements in a source text, and the calls, of which some import. Parsing is what a graph takes long for."""
+    """Returns the import statements in a source text, and the calls, of which some import. A graph takes most of its time for
+    parsing."""
     return tuple(node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom | ast.Call))
 
 
@@ -86,7 +87,7 @@ def _named(node: ast.AST) -> Iterator[str]:
 
 
 def computed_imports(text: str) -> dict[str, int]:
-    """The computed names that a source text imports, in its own words, each with the line of its first import."""
+    """Returns the computed names that a source text imports, in its own words, each with the line of its first import."""
     found: dict[str, int] = {}
     for node in _import_nodes(text):
         match node:

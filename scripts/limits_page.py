@@ -6,6 +6,7 @@ when it is out of date. A setting of ottla's own that is new and in no section h
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,6 +27,7 @@ from ottla.server.telemetry.otlp import MOST_FIELDS
 from ottla.server.telemetry.subscriptions import MAX_INSTANCES, MAX_NUMBERS, MAX_NUMBERS_OF_ONE
 from ottla.server.testkit.port import MAX_CONNECTIONS as TEST_CONNECTIONS
 from ottla.wire.primitives import LONGEST_STRING
+from scripts.written_pages import main
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "limits.md"
 
@@ -153,7 +155,7 @@ NOTES: Final = {
         "the number of share sessions is limited, by `group.share.max.share.sessions`, with the same error."
     ),
 }
-"""What is said below the tables of a section."""
+"""The notes below the tables of a section."""
 NO_LIMITS: Final = frozenset((
     "java.security.auth.login.config", "java.security.krb5.conf", "org.apache.kafka.sasl.oauthbearer.allowed.urls",
     "ottla.client.metrics", "ottla.console.command.config", "ottla.console.host", "ottla.console.no.token", "ottla.console.port",
@@ -208,6 +210,10 @@ def page() -> str:
     return "\n".join(lines)
 
 
+def pages() -> dict[Path, str]:
+    """Returns the file with its text."""
+    return {PAGE: page()}
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page())
-    print(PAGE)
+    sys.exit(main(__doc__, pages))

@@ -257,7 +257,7 @@ class Run(NamedTuple):
 
 
 def failures(output: str) -> tuple[str, ...]:
-    """The tests and modules that the summary of a run names as failed, each once."""
+    """Returns the tests and modules that the summary of a run names as failed, each once."""
     return tuple(dict.fromkeys(re.findall(r"^(?:FAILED|ERROR) ([^\s\[]+)", output, re.MULTILINE)))
 
 
@@ -274,7 +274,7 @@ class Copy:
         """The modules of tests that ran without a mutation, as they ran together, and the seconds that took."""
 
     def caught_by(self, mutant: Mutant, *, near: bool) -> str | None:
-        """The test that fails for a mutant; None if all pass. Raises CannotJudgeError."""
+        """Returns the test that fails for a mutant; None if all pass. Raises CannotJudgeError."""
         target = self.root / mutant.path
         text = target.read_bytes()
         for stage in test_stages(mutant.path, near=near):

@@ -8,6 +8,7 @@ The second is made of the hours that scripts/flights_pipeline.py proves the job 
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -16,6 +17,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from compat_tests.flights_pipeline import Row, expected, flights_and_weather
+from scripts.written_pages import main
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 FONT = 'font-family="system-ui, sans-serif"'
@@ -138,11 +140,11 @@ def output(hours: Sequence[Row]) -> str:
     return document(920, 370, "Delays by the hour of the day and by the wind", parts)
 
 
-def main() -> None:
-    (DOCS / "pipeline.svg").write_text(pipeline())
+def pages() -> dict[Path, str]:
+    """Returns both files with their texts."""
     _departures, hours = expected(*flights_and_weather(None))
-    (DOCS / "flights.svg").write_text(output(hours))
+    return {DOCS / "pipeline.svg": pipeline(), DOCS / "flights.svg": output(hours)}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(__doc__, pages))

@@ -18,12 +18,14 @@ import json
 import os
 import platform
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from compat_tests.provenance import stamp
+from scripts.written_pages import main
 
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 LEDGER: Final = DOCS / "proofs.json"
@@ -321,7 +323,7 @@ def _soaks(of: Mapping[str, list[Run]]) -> Iterable[Sequence[str]]:
 
 
 def _slopes(of: Mapping[str, list[Run]]) -> list[str]:
-    """The slopes of the last run that noted them, as scripts/soak/report.py has them."""
+    """Returns the slopes of the last run that noted them, as scripts/soak/report.py has them."""
     run = next((run for run in reversed(of[SOAK]) if run.get("slopes")), None)
     if run is None:
         return []
@@ -408,9 +410,10 @@ def _findings(findings: Iterable[Mapping[str, str]]) -> list[str]:
     return lines or ["Nothing."]
 
 
-def main() -> None:
-    PAGE.write_text(page(Ledger(), kept_corpora()))
+def pages() -> dict[Path, str]:
+    """Returns the file with its text."""
+    return {PAGE: page(Ledger(), kept_corpora())}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(__doc__, pages))

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 from typing import Final
 
 from ottla.server.handlers import BROKER, CONTROLLER, served
 from ottla.server.security.rights import Either, Inside, Need, Open, Resource, Rights, Whole
 from ottla.wire.errors import ErrorCode
+from scripts.written_pages import main
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "rights.md"
 HEAD: Final = """# Rights by API
@@ -60,7 +62,7 @@ OTHERWISE: Final = {
     "ListTransactions": "left out",
     "OffsetForLeaderEpoch": "29",
 }
-"""What an API answers that does not follow from the resources."""
+"""The answers of APIs that do not follow from the resources."""
 
 
 def words(need: Need | Either) -> str:
@@ -93,11 +95,15 @@ def page() -> str:
     return HEAD + "\n".join(rows) + "\n"
 
 
+def pages() -> dict[Path, str]:
+    """Returns the file with its text."""
+    return {PAGE: page()}
+
+
 def _rights(module: str) -> Rights:
     rights: Rights = importlib.import_module(f"ottla.server.handlers.{module}").TRAITS.rights
     return rights
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
-    print(PAGE)
+    sys.exit(main(__doc__, pages))

@@ -10,6 +10,7 @@ effect has no reason in WHY_IDLE.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,7 @@ from ottla.server.settings.broker_settings import (
 )
 from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 from scripts import limits_page
+from scripts.written_pages import main
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 
@@ -55,7 +57,7 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Where logs begin is recorded together with how far they are flushed": ("log.flush.start.offset.checkpoint.interval.ms",),
 }  # fmt: skip
-"""Why settings do nothing -> names, or first words of names (they end in a dot)."""
+"""The reasons why settings do nothing -> names, or first words of names (they end in a dot)."""
 
 CHANGES: Final = {Update.READ_ONLY: "at a start", Update.PER_BROKER: "at once, per broker", Update.CLUSTER_WIDE: "at once"}
 TYPES: Final = {
@@ -73,7 +75,7 @@ ACCEPTED: Final = {
     "compression.gzip.level": "-1, or a whole number, 1 to 9",
     "offsets.topic.compression.codec": "whole number, 0 to 4",
 }
-"""Where neither bounds nor choices say it."""
+"""The accepted values of settings whose bounds and choices do not say it."""
 
 
 def _names(names: Iterable[str]) -> str:
@@ -195,8 +197,10 @@ def page() -> str:
     return HEAD + "".join(f"\n{title}\n\n{chr(10).join(lines)}\n" for title, lines in parts if lines)
 
 
+def pages() -> dict[Path, str]:
+    """Returns both files with their texts."""
+    return {PAGE: page(), **limits_page.pages()}
+
+
 if __name__ == "__main__":
-    PAGE.parent.mkdir(exist_ok=True)
-    for path, text in ((PAGE, page()), (limits_page.PAGE, limits_page.page())):
-        path.write_text(text)
-        print(path)
+    sys.exit(main(__doc__, pages))

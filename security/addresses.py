@@ -12,7 +12,7 @@ from typing import Final
 _PREFIX_BITS: Final = 64
 _OTHER_BITS: Final = 128 - _PREFIX_BITS
 _TRANSLATED: Final = IPv6Network("64:ff9b::/96")
-"""What a translator makes of IPv4 addresses (RFC 6052): all of them are in one network of 64 bits."""
+"""The addresses that a translator makes of IPv4 addresses (RFC 6052): all of them are in one network of 64 bits."""
 
 
 def source_of(host: str) -> str:

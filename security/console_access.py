@@ -11,7 +11,7 @@ from ottla.security.addresses import is_loopback
 
 MIN_TOKEN: Final = 16
 PACKAGES: Final = ("starlette", "uvicorn", "jinja2", "h11", "confluent_kafka")
-"""What the extra `console` brings, and what every client needs."""
+"""The packages that the extra `console` brings and every client needs."""
 
 
 def missing_packages() -> list[str]:

@@ -42,7 +42,7 @@ UNSECURED_OPTIONS: Final[Mapping[str, str]] = {
 }
 """The words of librdkafka's `sasl.oauthbearer.config`, and the options of Java's login module for the same."""
 FLAGS: Final = frozenset({"REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL"})
-"""What stands behind a module's class. It says how several modules of one login work together, which none of Kafka's need."""
+"""The flags behind a module's class. They say how several modules of one login work together, which none of Kafka's need."""
 
 _BLANK: Final = re.compile(r"[\x00- ]+|/\*.*?(?:\*/|\Z)|/[^\r\n]*", re.DOTALL)
 _NUMBER: Final = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]*)|-?\.[0-9]+", re.ASCII)

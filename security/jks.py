@@ -27,7 +27,7 @@ _LONG: Final = Struct(">Q")
 _SHORT: Final = Struct(">H")
 _KEY, _TRUSTED = 1, 2
 _PHRASE: Final = b"Mighty Aphrodite"
-"""What the format mixes into its digest."""
+"""The phrase that the format mixes into its digest."""
 _PROTECTED_BY_JKS: Final = "1.3.6.1.4.1.42.2.17.1.1"
 _SHA1_BYTES: Final = 20
 

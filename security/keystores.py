@@ -82,7 +82,8 @@ _UNREADABLE: Final = (
     x509.InvalidVersion,
     x509.UnsupportedGeneralNameType,
 )
-"""What `cryptography` raises for keys and certificates that are not sound, some of it only when a part of one is asked for."""
+"""The errors that `cryptography` raises for keys and certificates that are not sound, some of it only when a part of one is asked
+for."""
 
 
 class Identity(NamedTuple):

@@ -174,9 +174,9 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/peers/outcomes.py": "tests/server/peers/test_peer.py",
     "server/program/app.py": "tests/server/program/test_cli.py",
     "server/quorum/controllers.py": "tests/server/quorum/test_cluster.py",
+    "server/replication/leader_answers.py": "tests/server/replication/test_fetcher.py",
     "server/replication/range_lookup.py": "tests/server/replication/test_fetcher.py",
     "server/replication/settings.py": "tests/server/replication/test_fetchers.py",
-    "server/replication/taking.py": "tests/server/replication/test_fetcher.py",
     "server/requests/context.py": "tests/server/network/test_connection.py",
     "server/requests/link.py": "tests/server/dispatch/test_chain.py",
     "server/requests/traits.py": "tests/server/handlers/test_traits.py",
@@ -228,7 +228,7 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/testkit/versions/kafka_releases.py": "tests/server/testkit/versions/test_versions.py",
     "server/testkit/waiting/condition.py": "tests/server/testkit/waiting/test_pending.py",
     "server/txn/errors.py": "tests/server/txn/test_coordinator.py",
-    "server/txn/produced.py": "tests/server/handlers/test_produce_verified_later.py",
+    "server/txn/transactional_produce.py": "tests/server/handlers/test_produce_verified_later.py",
     "wire/isolation.py": "tests/server/handlers/test_list_offsets.py",
 }
 """Module -> the test module that covers it."""

@@ -28,11 +28,12 @@ def rows() -> set[str]:
 
 
 CITED = re.compile(r"(?<![\w./-])[A-Z]{1,5}\d{1,2}[a-e]?(?![\w./%-])")
-"""What looks like a row in a text. The letters are not those of the page: a family of which it has no row would not be seen."""
+"""The pattern of what looks like a row in a text. The letters are not those of the page: a family of which it has no row would
+not be seen."""
 LIKE_A_ROW = re.compile(r"[A-Z]+-?\d+[a-z]?(?: .*)?", re.DOTALL)
 """A whole string that is a row, or a row and the words that tell two cases of it apart."""
 WORDS = re.compile(r"(?:[a-z][\w.']*|[A-Z][a-z]\w*),? .*", re.DOTALL)
-"""What a comparison goes by that has no row: several words, the first of which is no abbreviation of ours."""
+"""The name of a comparison that has no row: several words, the first of which is no abbreviation of ours."""
 COMPARISONS = {"same_answer": 0, "check": 1, "compare": 0}
 """The functions of same.py, and which argument says what is compared."""
 

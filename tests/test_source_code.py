@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import io
+import itertools
 import re
 import subprocess
 import tokenize
@@ -127,6 +129,10 @@ def handwritten_modules() -> list[str]:
     return [path.as_posix() for path in ours if not is_generated((ROOT / path).read_text())]
 
 
+def test_no_module_of_the_product_is_named_like_a_test() -> None:
+    assert not [module for module in handwritten_modules() if Path(module).name.startswith("test_")]
+
+
 def own_tests(module: str, modules: Collection[str]) -> list[str]:
     """The names in the mirror's place of `test_<name>.py` and of `test_<name>_<part>.py`, unless that is another module's."""
     path = Path(module)
@@ -182,12 +188,14 @@ TOLD = (
     "a test tells it to", "unless you tell it otherwise", "a broker tells its controller that", "does not tell them apart",
     "tells members apart", "nobody can tell apart",
 )  # fmt: skip
-"""Where to tell is to order, to inform somebody who is named, or to distinguish."""
+"""Phrases in which to tell is to order, to inform somebody who is named, or to distinguish."""
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
-FRAGMENT = re.compile(
-    r"(Likewise|Of|As|To|That|Whether|What|Who|Where|How|The|An?|None|From|In|For|Each|Every|All|One|READ|WRITE|\w*Error)\b"
-)
-"""The first words of a function's docstring that is no sentence about what the function does."""
+VERB = re.compile(r"[A-Z][a-z]*s\b|See [A-Z]")
+"""The first word of a function's docstring: what the function does, or where that is said."""
+NO_VERB = re.compile(r"(As|Its|This|Always|Bytes|Seconds|Others)\b")
+"""First words of a docstring that end like a verb and are none."""
+NOT_BY_A_VERB = re.compile(r"(\w+\.)?(command|callback|guarded|fixture|setter|property|cached_property)\b")
+"""Decorators: a command's docstring is its help and speaks to the user; properties and fixtures may be named by a noun."""
 CLAUSE = re.compile(r"(How|What|Whether|Where|When|Which|Who|Why)\b")
 """The first words of a docstring that is a clause without a main verb: whoever reads it has to guess what is said about that."""
 
@@ -209,21 +217,36 @@ def texts_for_users(source: str) -> Iterator[str]:
 
 
 def fragments(source: str) -> Iterator[str]:
-    """Yields the docstrings of functions that begin like a fragment. Properties and fixtures may be named by a noun."""
+    """Yields the docstrings of functions that do not begin with a verb. That of `__init__` may begin with a parameter."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.decorator_list:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name != "__init__":
+            by_noun = any(NOT_BY_A_VERB.match(ast.unparse(decorator)) for decorator in node.decorator_list)
             documentation = ast.get_docstring(node)
-            if documentation is not None and FRAGMENT.match(documentation):
+            if documentation and not by_noun and (NO_VERB.match(documentation) or not VERB.match(documentation)):
                 yield f"{node.name}: {documentation.partition(chr(10))[0]}"
 
 
+def attributes(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yields the names of variables, with what is said about each in the string below it."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        for named, said in itertools.pairwise(body if isinstance(body, list) else ()):
+            if isinstance(named, ast.Assign | ast.AnnAssign) and isinstance(said, ast.Expr):
+                target = named.target if isinstance(named, ast.AnnAssign) else named.targets[0]
+                if isinstance(said.value, ast.Constant) and isinstance(said.value.value, str):
+                    yield ast.unparse(target), inspect.cleandoc(said.value.value)
+
+
 def clauses(source: str) -> Iterator[str]:
-    """Yields the docstrings, of whatever they document, that begin like a clause. Modules and classes may be named by a noun."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            documentation = ast.get_docstring(node)
-            if documentation is not None and CLAUSE.match(documentation):
-                yield f"{getattr(node, 'name', 'module')}: {documentation.partition(chr(10))[0]}"
+    """Yields the docstrings, of whatever they document, that begin like a clause. What is no function may be named by a noun."""
+    tree = ast.parse(source)
+    nodes = (
+        node for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    named = ((getattr(node, "name", "module"), ast.get_docstring(node) or "") for node in nodes)
+    for name, documentation in itertools.chain(attributes(tree), named):
+        if CLAUSE.match(documentation):
+            yield f"{name}: {documentation.partition(chr(10))[0]}"
 
 
 def test_riddles_and_fragments_are_found() -> None:
@@ -237,11 +260,25 @@ class Files:
 
 class File:
     'A file, and how it is.'
+    def __init__(self, size):
+        '`size` is in bytes.'
+        self.size: int = size
+        'How large it is.'
 
 
+@in_turns
 def mend(path):
     '''Whether it was mended.'''
     print(f"{path} was mended")
+
+
+@client.command
+def list_files():
+    '''List files.'''
+
+
+LIMIT = 3
+'''The most files.'''
 
 
 def repair(path):
@@ -251,6 +288,7 @@ def repair(path):
     assert list(fragments(source)) == ["mend: Whether it was mended."]
     assert sorted(clauses(source)) == [
         "Files: Where files are.", "mend: Whether it was mended.", "module: How files are.", "path: What their path is.",
+        "self.size: How large it is.",
     ]  # fmt: skip
     assert riddles("no cluster tells how a group reads")
     assert not riddles("two that nobody can tell apart are refused")
@@ -295,14 +333,15 @@ def test_names_of_tests_are_plain_english() -> None:
 
 
 def test_docstrings_of_functions_are_sentences() -> None:
-    found = [f"{module}: {line}" for module in handwritten_modules() for line in fragments((ROOT / module).read_text())]
+    scripts = [path.relative_to(ROOT).as_posix() for path in source_files() if path.is_relative_to(ROOT / "scripts")]
+    found = [f"{name}: {line}" for name in handwritten_modules() + scripts for line in fragments((ROOT / name).read_text())]
     assert not found, f"say what the function does, beginning with a verb: {found}"
 
 
 def test_docstrings_are_no_clauses() -> None:
     texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in source_files()}
     found = [f"{name}: {line}" for name, text in texts.items() if not is_generated(text) for line in clauses(text)]
-    assert not found, f"a sentence, or for modules, classes and properties a noun, but no clause: {found}"
+    assert not found, f"a sentence, or for what is no function a noun, but no clause: {found}"
 
 
 IGNORED = re.compile(r"#\s*type:\s*ignore\b(?:\[[^\]]*\])?(?P<reason>\s*#\s*(?!noqa|fmt:)\S.*)?$")

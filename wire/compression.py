@@ -49,7 +49,7 @@ _SNAPPY_BLOCKS: Final = 256  # how many are decoded in one step, which are 8 MiB
 _INT32: Final = Struct(">i")
 
 PIECE_BYTES: Final = 256 * 1024
-"""How much comes out in one step, except that a raw snappy block is decoded in one."""
+"""The number of bytes that come out in one step, except that a raw snappy block is decoded in one."""
 _FEED: Final = 64 * 1024  # how much goes in in one step, and so how long a step without output takes
 _NEXT_MEMBER_FEED: Final = 256  # zlib copies what it was fed behind the end of a member, so a later one begins with little
 _ZSTD_BLOCK: Final = 128 * 1024  # what a block gives at most

@@ -36,4 +36,4 @@ def int64_at(buf: bytes, at: i64) -> i64:
 
 
 COMPILED: Final = type(int64_at) is not FunctionType
-"""Whether this module was compiled. If not, `struct` is the quicker way."""
+"""True if this module was compiled. If not, `struct` is the quicker way."""

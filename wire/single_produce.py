@@ -142,7 +142,7 @@ def _length(buf: bytes, at: i64, end: i64) -> tuple[i64, i64]:
 
 _LENGTH: Final = Struct(">h")
 _V3: Final = Struct(">iihqqi")
-"""What follows the topic's name: the number of partitions, index and error, offset, time, and the throttle time."""
+"""The part behind the topic's name: the number of partitions, index and error, offset, time, and the throttle time."""
 _V5: Final = Struct(">iihqqqi")
 """The same with the log's start before the throttle time."""
 _V8: Final = Struct(">iihqqqihi")

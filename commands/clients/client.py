@@ -116,7 +116,7 @@ WORDS: Final = {
     "ELECTION_NOT_NEEDED": "the partition has the wanted leader already",
     "KAFKA_STORAGE_ERROR": "the broker's disk failed",
 }
-"""What librdkafka's named errors mean to a user. Other errors are reported by name, with the text that came with them."""
+"""The meanings of librdkafka's named errors to a user. Other errors are reported by name, with the text that came with them."""
 
 
 def explain(error: KafkaError) -> str:
@@ -144,7 +144,7 @@ class Cluster:
         self.properties = dict(properties)
         self.file = {"bootstrap.servers": DEFAULT_BOOTSTRAP, **(file or {})}
         self.is_named = "bootstrap.servers" in {**self.properties, **(file or {})}
-        """Whether the user said where the cluster is, even if that is the default address."""
+        """True if the user said where the cluster is, even if that is the default address."""
         self.timeout_s = timeout_s
         self.last_error: KafkaError | None = None
         self.down_since: float | None = None  # when all addresses had failed, on the monotonic clock

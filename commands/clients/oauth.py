@@ -47,7 +47,7 @@ _OF_SERVERS: Final = frozenset(
         "sasl.oauthbearer.scope.claim.name",
     }
 )
-"""What only who checks tokens needs; librdkafka sends them as they are."""
+"""The settings that only a checker of tokens needs; librdkafka sends them as they are."""
 _NAMES: Final = {
     "sasl.oauthbearer.client.id": ("sasl.oauthbearer.client.credentials.client.id", "clientId"),
     "sasl.oauthbearer.client.secret": ("sasl.oauthbearer.client.credentials.client.secret", "clientSecret"),

@@ -14,7 +14,7 @@ from typing import Final
 from ottla.commands.cluster.errors import ClusterError
 
 TOPOLOGY: Final = Path("/sys/devices/system/cpu")
-"""Where Linux says which of its CPUs are threads of one core."""
+"""The directory in which Linux says which of its CPUs are threads of one core."""
 
 
 def usable() -> list[int]:

@@ -23,7 +23,7 @@ NEWEST: Final = "4.4.0"
 """The version of Kafka whose controllers a cluster gets by default."""
 
 _TOOLS_API: Final = {"4.4.0": "4.3.1"}
-"""What kafka_2.13 of a version asks for where that version of it was never published."""
+"""The version of the tools' API in the place of one that was never published, by the version of kafka_2.13 that asks for that."""
 
 _POM: Final = """<?xml version="1.0" encoding="UTF-8"?>
 <project xmlns="http://maven.apache.org/POM/4.0.0">

@@ -24,14 +24,14 @@ from ottla.log.disk.files import OsDisk
 from ottla.wire.primitives import uuid_to_text
 
 HOST: Final = "127.0.0.1"
-"""Where all nodes listen: a cluster of this command is one of this machine."""
+"""The address on which all nodes listen: a cluster of this command is one of this machine."""
 FILE: Final = "cluster.json"
 PROPERTIES: Final = "server.properties"
 LOG: Final = "server.log"
 FIRST_BROKER: Final = 1
 FIRST_CONTROLLER: Final = 3001
 MOST_NODES: Final = 100
-"""How many brokers a cluster of one machine may have, and how many controllers."""
+"""The most brokers that a cluster of one machine may have, and the most controllers."""
 BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 19092
 _FREE_PORTS: Final = range(15_000, 32_000)
@@ -39,7 +39,7 @@ _FREE_PORTS: Final = range(15_000, 32_000)
 down, or meet itself there."""
 
 REPLICATION: Final = 3
-"""How many replicas topics have by default, if there are so many brokers."""
+"""The number of replicas that topics have by default, if there are so many brokers."""
 
 FIXED: Final = frozenset(
     {

@@ -20,11 +20,11 @@ from ottla.wire.messages import alter_partition_reassignments as reassign
 from ottla.wire.messages import elect_leaders, metadata
 
 SECONDS: Final = 30.0
-"""How long the cluster may take for a move."""
+"""The time that the cluster may take for a move."""
 _LOOK_SECONDS: Final = 0.02
 _PREFERRED: Final = 0
 _SETTLES: Final = frozenset({ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, ErrorCode.NOT_CONTROLLER})
-"""What an election is answered before the new order is everywhere."""
+"""The answers to an election before the new order is everywhere."""
 
 
 def move_leader(bootstrap: str, topic: str, partition: int, to: int) -> None:

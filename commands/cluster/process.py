@@ -21,7 +21,8 @@ from ottla.commands.cluster.errors import ClusterError
 from ottla.commands.cluster.layout import HOST, Place
 
 STOP_SECONDS: Final = 60.0
-"""How long a node may take to stop before it is killed. A broker that the controllers do not let go stops after its session."""
+"""The time that a node may take to stop before it is killed. A broker that the controllers do not let go stops after its
+session."""
 _PROBE_SECONDS: Final = 1.0
 _API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 """A request of ApiVersions, version 0, with correlation id 1 and without a client id."""

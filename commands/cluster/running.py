@@ -28,7 +28,8 @@ from ottla.commands.cluster.layout import Layout, Place
 from ottla.commands.cluster.process import NodeProcess
 
 READY_SECONDS: Final = 120.0
-"""How long nodes may take to serve. Brokers wait for controllers, and for the end of their own session if they were killed."""
+"""The time that nodes may take until they serve. Brokers wait for controllers, and for the end of their own session if they were
+killed."""
 _LOOK_SECONDS: Final = 0.02
 LOCK: Final = "cluster.lock"
 _LOGGING: Final = "log4j2.properties"
@@ -40,7 +41,7 @@ appender.console.layout.pattern = [%d] %p %m (%c)%n
 rootLogger.level = INFO
 rootLogger.appenderRef.console.ref = console
 """
-"""What an unpacked Kafka logs with, which has Log4j; Maven's jars come with a logger that needs no file."""
+"""The configuration of the log of an unpacked Kafka, which has Log4j; Maven's jars come with a logger that needs no file."""
 JVM_OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """A controller has little to do, and its JVM should take little."""
 

@@ -1,6 +1,6 @@
 """The states of groups of every kind, with members and offsets, as a cluster's answers give them.
 
-Coordinators are asked for their groups together (together.py), and librdkafka for what is left.
+Coordinators are asked for their groups together (batched_requests.py), and librdkafka for what is left.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ottla.commands import admin
 from ottla.commands.clients import client
 from ottla.commands.clients.brokers import Brokers
 from ottla.commands.clients.partition import Partition
-from ottla.commands.groups import kinds, reset, together
+from ottla.commands.groups import batched_requests, kinds, reset
 from ottla.commands.groups.kinds import Listed
 from ottla.commands.groups.rows import NO_SUCH_GROUP, GroupState, group_state, with_offsets
 
@@ -39,8 +39,8 @@ def states_of(
     without_commits = {one.name for one in shares}
     commits = [one for one in wanted if one.name not in without_commits]
     states, wrong = kinds.described(brokers, newer)
-    classic, failed = together.described(brokers, [one for one in wanted if one.name not in described_apart])
-    committed, errors = together.committed_of(brokers, commits)
+    classic, failed = batched_requests.described(brokers, [one for one in wanted if one.name not in described_apart])
+    committed, errors = batched_requests.committed_of(brokers, commits)
     # what is left is asked for by librdkafka: a request a group, all sent before the first answer is awaited
     plain = [one.name for one in wanted if one.name not in described_apart | classic.keys() | failed.keys()]
     asked = ours.describe_consumer_groups(plain, request_timeout=admin.GROUP_TIMEOUT_S) if plain else {}
@@ -76,7 +76,7 @@ def ends_of(
     wanted |= {partition for state in states for member in state.members for partition in member.partitions}
     if topic is not None:
         wanted = {partition for partition in wanted if partition.topic == topic}
-    ends = together.ends_of(brokers, sorted(wanted))
+    ends = batched_requests.ends_of(brokers, sorted(wanted))
     left = sorted(wanted - ends.keys())
     more, wrong = admin.list_offsets(cluster, ours, dict.fromkeys(left, admin.offset_specs().latest()))
     notes.update((f"the end offset of {partition} is not known: {error}", None) for partition, error in wrong.items())

@@ -66,17 +66,17 @@ def repair(
     damage = Damage.CUT if cut else Damage.SKIP if skip else Damage.LEAVE
     refuse_locked(paths)
     disk = OsDisk()
-    locks = [] if dry_run else taken(disk, Checker(paths))
+    locks = [] if dry_run else lock_directories(disk, Checker(paths))
     try:
-        checker = checked(paths, metadata)
+        checker = run_checks(paths, metadata)
         if restore:
             from ottla.commands.log.repairs.restore import restore_steps  # here, because few repairs need it
 
             steps = list(restore_steps(disk, [check for _, check in checker.partitions]))
             if carry_out(steps, dry_run=dry_run, yes=yes, as_json=as_json):
-                checker = checked(paths, metadata)
+                checker = run_checks(paths, metadata)
         if carry_out(plan(disk, checker, damage, aside), dry_run=dry_run, yes=yes, as_json=as_json):
-            checker = checked(paths, metadata)
+            checker = run_checks(paths, metadata)
     except LogError as error:
         raise Failure(f"{error}; run ottla log verify to see what is wrong, then repair again") from None
     finally:
@@ -103,7 +103,7 @@ def carry_out(steps: list[Step], *, dry_run: bool, yes: bool, as_json: bool) -> 
     return True
 
 
-def checked(paths: list[Path], metadata: Path | None) -> Checker:
+def run_checks(paths: list[Path], metadata: Path | None) -> Checker:
     """Runs all checks. Raises OSError."""
     from ottla.commands.log.checks.directory import Checker
 
@@ -113,7 +113,7 @@ def checked(paths: list[Path], metadata: Path | None) -> Checker:
     return checker
 
 
-def taken(disk: Disk, checker: Checker) -> list[Lock]:
+def lock_directories(disk: Disk, checker: Checker) -> list[Lock]:
     """Locks the directories and returns the locks. Raises Failure if a broker holds one by now."""
     locks: list[Lock] = []
     for path, directory in checker.directories.items():

@@ -83,9 +83,9 @@ class Walk:
         self.filled: deque[tuple[int, int]] = deque()
         """Ranges of offsets, both ends inclusive, that readers of committed records do not see."""
         self.spanned = 0
-        """How many offsets the last answer covered: the walk jumps to gaps that are farther away than that."""
+        """The number of offsets that the last answer covered: the walk jumps to gaps that are farther away than that."""
         self.bytes = LEAST_BYTES
-        """How many bytes to ask for."""
+        """The number of bytes to ask for."""
 
     def unfilled(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Yields the ranges of these offsets that nothing accounts for."""

@@ -18,7 +18,7 @@ URL: Final = "OTTLA_TEST_URL"
 READY_FILE: Final = "OTTLA_READY_FILE"
 TOKEN: Final = "OTTLA_TEST_TOKEN"
 _ANSWER_S: Final = 60.0
-"""How long an answer may take, beside the time that the call itself is told to wait."""
+"""The time that an answer may take in addition to the time that the call itself is told to wait."""
 _WAITS: Final = ("timeout_ms", "down_ms")
 """The fields of calls that are answered later on purpose."""
 

@@ -103,7 +103,7 @@ def _send_all(cluster: client.Cluster, recorded: list[Recorded]) -> Iterator[Rep
     if not port.isdecimal():
         raise typer.BadParameter(f"{cluster.bootstrap} is not host:port", param_hint="--bootstrap")
     with ExitStack() as stack:
-        lines: dict[int, _Line] = {}
+        lines: dict[int, _Connection] = {}
         for each in recorded:
             if each.request is None:
                 yield Replayed(each, SKIPPED, ["too long to be recorded"])
@@ -113,13 +113,13 @@ def _send_all(cluster: client.Cluster, recorded: list[Recorded]) -> Iterator[Rep
                 yield from line.finish()
             if line is None or line.is_broken:
                 connection = stack.enter_context(direct.connect(cluster, host.strip("[]"), int(port)))
-                line = lines[each.connection] = _Line(connection)
+                line = lines[each.connection] = _Connection(connection)
             yield from line.send(each)
         for line in lines.values():
             yield from line.finish()
 
 
-class _Line:
+class _Connection:
     """A connection, and the request on it that waits for its answer."""
 
     def __init__(self, connection: direct.Connection) -> None:

@@ -43,9 +43,9 @@ class Fetched(NamedTuple):
     last_offset: int
     """The offset of the last fetch: how far the member has read."""
     is_out_of_range: bool
-    """Whether the last fetch was refused because the log has no such offset."""
+    """True if the last fetch was refused because the log has no such offset."""
     max_bytes: int
-    """How many bytes the client takes of the partition at once."""
+    """The most bytes of the partition that the client takes at once."""
     is_read_committed: bool
 
 
@@ -90,16 +90,16 @@ class PartitionFacts:
     committed: int | None = None
     committed_ms: int | None = None
     committed_before: int | None = None
-    """What was committed when the watch began."""
+    """The offset that was committed when the watch began."""
     end_before: int | None = None
     commits: int | None = None
-    """How many commits a broker saw while it watched."""
+    """The number of commits that a broker saw while it watched."""
     broker_lag: int | None = None
-    """What the broker of a share group counts."""
+    """The lag that the broker of a share group counts."""
     member: MemberState | None = None
     fetched: Fetched | None = None
     idle_s: float | None = None
-    """How long ago the client of the member fetched for the last time."""
+    """The time since the client of the member last fetched."""
     left: Left | None = None
     next_batch: NextBatch | None = None
     newest_ms: int | None = None
@@ -169,7 +169,7 @@ class GroupFacts:
     members: tuple[MemberState, ...] = ()
     state_before: str = "Stable"
     is_same_rebalance: bool = True
-    """Whether the epoch or generation was the same when the watch began."""
+    """True if the epoch or generation was the same when the watch began."""
     awaited: tuple[Awaited, ...] = ()
     partitions: tuple[PartitionFacts, ...] = ()
     throttled: tuple[Throttled, ...] = ()
@@ -177,7 +177,7 @@ class GroupFacts:
     """After how long without a poll a member is removed, as far as the members say."""
     watched_s: float = 0.0
     is_patient: bool = False
-    """Whether it was watched for longer than clients take, by default, to commit."""
+    """True if it was watched for longer than clients take, by default, to commit."""
     has_inside: bool = False
     now_ms: int = 0
     notes: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ from ottla.wire.messages import fetch
 from ottla.wire.records import iter_records
 
 MAX_BYTES: Final = 4 << 20
-"""How many bytes are fetched of a partition at most, but for the last batch."""
+"""The most bytes that are fetched of a partition, except for the rest of the last batch."""
 NAMED_UNTIL: Final = 12
 """The last version of Fetch that names topics."""
 

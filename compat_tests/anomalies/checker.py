@@ -25,7 +25,7 @@ from compat_tests.anomalies.share_checks import check_shares
 from compat_tests.anomalies.state_checks import check_state
 
 STUCK_NS: Final = 60 * 1_000_000_000
-"""How long a client may achieve nothing after everything was repaired."""
+"""The time for which a client may achieve nothing after everything was repaired."""
 
 
 def check(events: Iterable[Event], *, compacted: Mapping[Key, int] | None = None, stuck_ns: int = STUCK_NS) -> list[Anomaly]:

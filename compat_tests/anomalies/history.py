@@ -47,9 +47,9 @@ Event = dict[str, Any]
 Key = str
 NEVER: Final = 1 << 62
 OF_CLIENTS_ONLY: Final = frozenset({"assign", "crash", "heal"})
-"""What needs no broker, and so proves nothing of it."""
+"""The operations that need no broker, and so prove nothing about one."""
 GAP, ACCEPT, RELEASE, REJECT = range(4)
-"""What a member of a share group says of an offset; a gap has no record."""
+"""The words of a member of a share group about an offset; a gap has no record."""
 READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
 

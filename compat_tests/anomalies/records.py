@@ -56,7 +56,7 @@ class Records:
         self.sent_at: dict[tuple[Key, int], int] = {}
         self.committed: dict[Key, Seen] = defaultdict(Seen)
         self.anyhow: dict[Key, Seen] = defaultdict(Seen)
-        """What anybody saw, with whatever isolation."""
+        """The records that anybody saw, with whatever isolation."""
         self.trimmed: dict[Key, int] = {}
         for operation in self.operations:
             self._take_sends(operation)

@@ -36,9 +36,9 @@ class _Groups:
         self.counts: dict[Place, int] = defaultdict(int)
         """The greatest number of a delivery."""
         self.settled: dict[Place, list[Operation]] = defaultdict(list)
-        """Who accepted or rejected a record, unless that certainly failed."""
+        """The operations that accepted or rejected a record, except those that certainly failed."""
         self.lost: dict[str, int] = defaultdict(int)
-        """How many acquisitions of a group nobody knows the answer of."""
+        """The number of a group's acquisitions whose answer nobody knows."""
         self.limits: dict[str, int] = {}
         for operation in operations:
             if operation.f == "acquire":

@@ -18,7 +18,7 @@ from ottla.wire.errors import ErrorCode
 TOPIC: Final = "topic"
 GROUP: Final = "group"
 SECONDS: Final = 15.0
-"""How long a client has for what a scenario asks of it."""
+"""The time that a client has for what a scenario asks of it."""
 CLOSE_SECONDS: Final = 3.0
 TIMES: Final = ((1.7, ""), (4.5, " after 2 to 4 s"), (6.6, " after 5 to 6 s"))
 LONG: Final = " after 7 s or more"

@@ -11,12 +11,12 @@ from compat_tests.behaviours.produce import Given
 VALUES = [f"record-{number}-{'x' * 1000}" for number in range(10)]
 """Long, so that the bit that a fault turns over is one of a value."""
 QUIET_SECONDS = 5.0
-"""How long nothing has to come where nothing is expected."""
+"""The time for which nothing must come where nothing is expected."""
 RECOVERY_SECONDS = 7.0
-"""How long a consumer has to recover from an error."""
+"""The time that a consumer has to recover from an error."""
 LATER = "later"
 MORE_SECONDS = 2.0
-"""How long records may still come after an error."""
+"""The time for which records may still come after an error."""
 
 
 def fetch(**given: Any) -> Given:
@@ -49,7 +49,7 @@ class Reads:
     faults: tuple[Given, ...]
     settings: Given = field(default_factory=dict)
     for_ever: bool = False
-    """Whether the faults stay, so that the rest may never come."""
+    """True if the faults stay, so that the rest may never come."""
 
     def __call__(self, cell: Cell) -> str:
         cell.seed(*VALUES)

@@ -13,7 +13,7 @@ from compat_tests.behaviours.produce import Given
 QUICK: Given = {"group": GROUP, "reset": "earliest", "session_ms": 6000, "heartbeat_ms": 200}
 """A member whose heartbeats need not be waited for."""
 MORE_BEATS = 4
-"""How many heartbeats a member sends that has taken one's answer for nothing."""
+"""The number of further heartbeats from a member that has ignored the answer to one."""
 
 
 def of_group(api: str, **given: Any) -> Given:
@@ -56,7 +56,7 @@ class Stays:
     fault: Given
     settings: Given = field(default_factory=dict)
     before: Callable[[Cell], None] = lambda _: None
-    """What happens besides the fault, or in place of one that only counts."""
+    """The events besides the fault, or in place of one that only counts."""
 
     def __call__(self, cell: Cell) -> str:
         cell.seed(*VALUES)

@@ -36,7 +36,7 @@ class Produces:
     counts: str = "Produce"
     """The requests that the cell counts; empty for none."""
     again: bool = False
-    """Whether another record follows, with the faults over."""
+    """True if another record follows, with the faults over."""
 
     def __call__(self, cell: Cell) -> str:
         if self.warm:

@@ -19,7 +19,7 @@ ENDED: Final = "an uncaught error ends its process"
 VARIES: Final = "varies: "
 START_SECONDS: Final = 30.0
 Cells = dict[tuple[str, str], list[str]]
-"""What was seen, by scenario and client, a text each time."""
+"""The observations by scenario and client, a text each time."""
 
 
 class Runner:
@@ -103,7 +103,7 @@ def one_text(seen: Sequence[str]) -> str:
 
 TAKEN: Final = [words for _, words in TIMES] + [LONG]
 AT_MOST: Final = {taken: taken.replace(" after ", " sometimes after ") for taken in TAKEN if taken}
-"""How long it took if that was not the same each time."""
+"""The words for the time that it took if that was not the same each time."""
 TIME: Final = re.compile("|".join(re.escape(words) for words in (*AT_MOST, *AT_MOST.values())))
 
 

@@ -13,7 +13,7 @@ NAME = "transaction"
 ENDS_AT_THE_SEND = (SARAMA, KAFKAJS)
 """Clients whose sends wait for the answer, and end with an error then. With the others, applications may go on to the commit."""
 SEND_SECONDS = 2.0
-"""How long a record under faults has before the commit: after some errors, librdkafka leaves that open until an abort."""
+"""The time that a record under faults has before the commit: after some errors, librdkafka leaves that open until an abort."""
 IN_SPITE = "but the commit succeeds"
 
 

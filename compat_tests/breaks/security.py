@@ -143,15 +143,15 @@ SECURITY_BREAKS: Final = (
         "server/security/login.py",
         "and outcome.principal != self._previous.principal:",
         "and False:",
-        _SECURITY + "test_session.py::test_another_user_is_refused",
+        _SECURITY + "test_login_lifetime.py::test_another_user_is_refused",
     ),
     Break(
         "a login that has ended goes on",
         "a client whose login has ended is closed with its next request",
-        "server/security/session.py",
+        "server/security/login_lifetime.py",
         "        if now >= self._until:\n",
         "        if False:\n",
-        _SECURITY + "test_session.py::test_a_login_ends_with_the_next_request",
+        _SECURITY + "test_login_lifetime.py::test_a_login_ends_with_the_next_request",
     ),
     Break(
         "long frames before a login",

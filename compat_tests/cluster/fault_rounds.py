@@ -36,9 +36,9 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 FAULTS: Final = ("kill", "stop", "pause", *OF_NETWORKS, "full")
 TOPIC: Final = "promised"
 SESSION_S: Final = 6.0
-"""How long the controller waits for a heartbeat."""
+"""The time for which the controller waits for a heartbeat."""
 _LONGER_S: Final = 2.0
-"""How long a broker stays away after others lead what it led."""
+"""The time for which a broker stays away after others lead what it led."""
 _LEADER_S: Final = 90.0
 _BACK_S: Final = 120.0
 _LOOK_S: Final = 0.02

@@ -20,7 +20,7 @@ RELEASES: Final = {
     "4.3": {"metadata.version": 30},
     "4.4": {"metadata.version": 33, "share.version": 2},
 }
-"""What each raises, in order."""
+"""The levels that each raises, in order."""
 _UPGRADE: Final = 1
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 FORWARDING: Final = Path("/proc/sys/net/ipv4/ip_forward")
 FROM, TO, BOTH = "from", "to", "both"
-"""Which packets of a node are dropped."""
+"""The packets of a node that are dropped."""
 OF_NETWORKS: Final = {"cut": BOTH, "cut-from": FROM, "cut-to": TO}
 """The faults of networks, by their names in plans and on command lines."""
 

@@ -26,14 +26,14 @@ from compat_tests.waiting import wait_for
 from ottla.commands.cluster.layout import is_free
 
 SECTIONS: Final = {"Three brokers by one command": 6, "From one broker to a cluster of both kinds, and back": 8}
-"""How many steps each has."""
+"""The number of steps in each."""
 PRINTS: Final = re.compile(r" +# (\d+)$", re.MULTILINE)
 READY: Final = {
     "ottla cluster": "ottla cluster ready",
     "ottla": "ready: bootstrap",
     "kafka-server-start.sh": "Kafka Server started",
 }
-"""What is printed when that which a command starts in the background serves."""
+"""The text that is printed when what a command starts in the background serves."""
 TOOLS: Final = {
     "kafka-reassign-partitions.sh": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "kafka-cluster.sh": "org.apache.kafka.tools.ClusterTool",

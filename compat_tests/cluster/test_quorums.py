@@ -70,7 +70,8 @@ STOCK = {
     "log.segment.bytes": "1073741824",
     "log.retention.check.interval.ms": "300000",
 }
-"""What the broker.properties of Kafka's distribution set beside addresses, directories and the replicas of internal topics."""
+"""The settings in the broker.properties of Kafka's distribution besides addresses, directories and the replicas of internal
+topics."""
 
 
 class StaticController(KafkaController):

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from compat_tests.waiting import wait_for
 
 PATIENCE_S: Final = 120
-"""How long a record may take to be acknowledged, or to be read."""
+"""The time that a record may take to be acknowledged, or to be read."""
 QUIET: Final = logging.getLogger("traffic.librdkafka")
 """Brokers that are gone for a while are what tests are about."""
 QUIET.propagate = False

@@ -24,7 +24,7 @@ PARTITIONS: Final = 3
 SPREAD: Final = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 """Replicas of the works' topics: each broker leads a partition."""
 PATIENCE_S: Final = 120.0
-"""How long a piece of work may take, on a machine that may be busy with other things."""
+"""The time that a piece of work may take, on a machine that may be busy with other things."""
 PACE_S: Final = 0.01
 """From one record to the next, at least."""
 MOST_WAITING: Final = 30
@@ -40,12 +40,12 @@ PASSING: Final = frozenset(
         "_WAIT_COORD",
     )
 )
-"""What a client may be told while its coordinator moves; it tries again."""
+"""The errors that a client may get while its coordinator moves; it tries again."""
 
 Position = tuple[int, int]
 """Partition and offset of a record."""
 Noted = Mapping[Any, int]
-"""What was acknowledged at some time, in terms of one kind of work."""
+"""The acknowledged work at some time, in terms of one kind of work."""
 
 
 class Work(ABC):

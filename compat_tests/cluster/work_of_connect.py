@@ -27,7 +27,7 @@ MOST_LINES: Final = 1_000
 _OF_THE_SOURCE: Final = {"batch_size": str(2 * MOST_LINES)}
 """Of Kafka's FileStreamSource: lines that it has read beyond a whole batch wait until the file grows."""
 AGAIN: Final = ("came to the topic again", "came to the file again")
-"""What `told` counts of lines that are there more than once, besides errors."""
+"""The names of the lines that are there more than once, which `told` counts besides errors."""
 _LOOK_S: Final = 0.2
 _REPLICATED: Final = {f"{name}_storage_replication_factor": "3" for name in ("config", "offset", "status")}
 

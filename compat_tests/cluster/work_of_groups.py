@@ -21,7 +21,7 @@ from compat_tests.waiting import wait_for
 AT_ONCE: Final = 5
 """So many records at most are committed at once."""
 _LEADER_GONE: Final = frozenset(("UNKNOWN_TOPIC_OR_PART", "INVALID_SHARE_SESSION_EPOCH", "SHARE_SESSION_NOT_FOUND"))
-"""What a member may be told of an acknowledgement when another broker has come to lead the partition, where nothing is in
+"""The errors that a member may get for an acknowledgement when another broker has come to lead the partition, where nothing is in
 flight: the records come again. Apache Kafka and ottla say so alike."""
 
 
@@ -60,7 +60,7 @@ class Members(_Group):
     def __init__(self, cluster: Mixed) -> None:
         super().__init__(cluster)
         self.assignments = 0
-        """How often a member was told what it has."""
+        """The number of times that a member was told what it has."""
         self._settled_assignments = 0
         self._acknowledged: dict[int, int] = dict.fromkeys(range(PARTITIONS), 0)
 

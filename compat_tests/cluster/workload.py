@@ -33,8 +33,8 @@ SOME: Final = 10
 """So many records does every work off before something is done, and after it."""
 FIRST_LEADERS: Final = {OFFSETS: 2, TRANSACTIONS: 3, SHARES: 1}
 PATHS: Final = {OFFSETS: (3, 1, 3, 2), TRANSACTIONS: (1, 3, 2, 3), SHARES: (3, 2, 3, 1)}
-"""Where the coordinators go, round after round: with Apache Kafka as node 3, each move is from the one kind to the other, and
-two of the three topics change in opposite directions."""
+"""The places to which the coordinators go, round after round: with Apache Kafka as node 3, each move is from the one kind to the
+other, and two of the three topics change in opposite directions."""
 
 
 def make_work(kind: str, cluster: Mixed, directory: Path) -> Work:

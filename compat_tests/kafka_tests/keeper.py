@@ -66,7 +66,8 @@ _DEFAULTS: Final = {
 _OF_SEVERAL: Final = {"broker.session.timeout.ms": "9000"}
 """Nobody waits for the session of a broker that was stopped in order, and on a busy machine a short one ends by itself."""
 _DIRECTORY_AGAIN: Final = ("log.dirs", "log.dir", "metadata.log.dir", "listeners", "advertised.listeners")
-"""Where a broker lives is not for a test to say: they name what is of their own machine."""
+"""The settings about the place in which a broker lives, which is not for a test to say: they name what is of their own
+machine."""
 
 
 class Kafka(RealKafka):

@@ -56,7 +56,7 @@ OUT: Final = {
     r"MetricsDuringTopicCreationDeletionTest#": _SAME_JVM,
     r"ShareConsumerTest#testRenewAcknowledgement(InvalidStateRecord|NoResultInPoll)": _SAME_JVM,
 }
-"""Why Kafka fails cases that ask for one broker."""
+"""The reasons why Kafka fails cases that ask for one broker."""
 BY_CHANCE: Final = {
     r"\.PlaintextConsumerTest#test(Classic|Async)Consumer?CoordinatorFailover": (
         "needs a second broker: it stops the only one and commits, which works only if the consumer has no position yet"

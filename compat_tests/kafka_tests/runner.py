@@ -32,7 +32,7 @@ _JUNIT: Final = {
 }
 
 _LOOK_S: Final = 1.0
-"""How often a run looks for cases that ended."""
+"""The time between two looks of a run for cases that ended."""
 
 
 @dataclass(frozen=True)

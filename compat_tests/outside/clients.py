@@ -14,14 +14,14 @@ from compat_tests import waiting
 from compat_tests.anomalies.history import Key
 
 PATIENCE_S: Final = 20
-"""How long clients wait for an answer: longer than any pause, see faults.py."""
+"""The time for which clients wait for an answer: longer than any pause, see faults.py."""
 DELIVERY_S: Final = 600
-"""How long an idempotent producer repeats a record: for the whole run."""
+"""The time for which an idempotent producer repeats a record: for the whole run."""
 TRANSACTION_S: Final = 20
 """A transaction is aborted by its coordinator after so long."""
 MOST_POLLED: Final = 500
 LONGEST_S: Final = 2 * PATIENCE_S
-"""How long a call may take that has no time limit of its own, or does not keep to it."""
+"""The time that a call may take that has no time limit of its own, or does not keep to it."""
 
 Sent = Callable[[int | None], None]
 """Called with a record's offset when it is written; with None if it is given up."""

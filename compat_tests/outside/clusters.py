@@ -22,7 +22,7 @@ from compat_tests.waiting import wait_for
 from ottla.wire.messages.metadata import MetadataRequest
 
 SESSION_S: Final = 4.0
-"""How long the controller waits for a heartbeat: shorter than what befalls a broker takes in most cases (faults.py)."""
+"""The time for which the controller waits for a heartbeat: shorter than what befalls a broker takes in most cases (faults.py)."""
 OF_RUNS: Final = {
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",

@@ -119,7 +119,7 @@ def _reason(error: KafkaException | SystemError) -> KafkaError:
 class _Poller:
     def __init__(self, bootstrap: str, group: str, committed: bool) -> None:
         self._given_up = False
-        """Whether a thread is still in a call of the consumer, which therefore cannot be closed."""
+        """True if a thread is still in a call of the consumer, which therefore cannot be closed."""
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 KINDS: Final = ("kill", "pause", "full", "power")
 LONGEST_S: Final = {"kill": 2.0, "pause": 5.0, "full": 8.0, "power": 1.0}
-"""How long a fault of the only broker lasts at most. A pause is shorter than what clients wait for an answer
+"""The longest time that a fault of the only broker lasts. A pause is shorter than what clients wait for an answer
 (`clients.PATIENCE_S`): a commit of offsets that was given up and repeated could otherwise come into force after a later one,
 which no broker can know."""
 OF_CLUSTERS: Final = ("kill", "pause", "cut", "cut-from", "cut-to", "clock")

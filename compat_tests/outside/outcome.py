@@ -26,7 +26,7 @@ class Outcome:
     replaced: int
     seconds: float
     borne_with: tuple[str, ...] = ()
-    """What was not as it should be and is not counted as an anomaly, in words: it is the clients' doing."""
+    """The descriptions of what was not as it should be, but is the clients' doing and so not counted as an anomaly."""
 
     @property
     def names(self) -> set[str]:

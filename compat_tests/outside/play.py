@@ -39,7 +39,7 @@ QUEUES: Final = {"q": 2}
 APPENDED: Final = {"t": 2}
 """Topics and their partitions: for the queue only, and for transactions as well."""
 STUCK_S: Final = 120.0
-"""How long a client may achieve nothing after the repair. It is much, for the clients wait between attempts."""
+"""The time for which a client may achieve nothing after the repair. It is long, for the clients wait between attempts."""
 _THINGS_AFTER: Final = 3
 _LAST_READ_S: Final = 120.0
 _KINDS_DONE: Final = ("send", "txn", "poll", "commit", "committed", "init", "topics")

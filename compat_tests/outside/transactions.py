@@ -27,7 +27,7 @@ class Transactions(Worker):
         self._positions: dict[Key, int] = dict.fromkeys(self._keys, 0)
         self._assigned = False
         self._asked = False
-        """Whether the broker may have been asked to commit the transaction that is under way."""
+        """True if the broker may have been asked to commit the transaction that is under way."""
 
     def once(self) -> None:
         if self._sender is None:

@@ -77,7 +77,7 @@ class Worker(ABC):
 
     pause_s: float = 0.05
     contested: str | None = None
-    """What it and others take from each other, again and again."""
+    """The thing that it and others take from each other, again and again."""
 
     def __init__(self, place: Place, name: str) -> None:
         self.place = place

@@ -63,7 +63,7 @@ REFUSED_WORDS: Final = {
     "a wrong password of SCRAM": "SASL authentication error",
     "an authority that the client does not know": "certificate verify failed",
 }
-"""What the commands of ottla say of wrong ways."""
+"""The words of ottla's commands about wrong ways."""
 BRIEF: Final = {"request.timeout.ms": "2000", "default.api.timeout.ms": "2000"}
 """For a client that nobody answers. The others are told why they fail, sooner or later."""
 

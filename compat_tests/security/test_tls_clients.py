@@ -30,7 +30,7 @@ from ottla.wire.messages import api_versions
 SET = AlterConfigOpType.SET
 Unique = Callable[[str], str]
 BRIEF_MS = 2_000
-"""How long a client tries that has to fail, unless it is told why."""
+"""The time for which a client tries that has to fail, unless it is told why."""
 WRONG_WAYS: dict[str, tuple[str, Callable[[Files], Trust]]] = {
     "an authority that the client does not know": ("PEM", lambda files: Trust(files, FOREIGN)),
     "no certificate where one is required": ("MUTUAL", lambda files: Trust(files, ROOT)),

@@ -27,7 +27,7 @@ from compat_tests.waiting import wait_for
 
 VALUES = [f"value {number}".encode() * 200 for number in range(30)]
 PATIENCE_MS = 30_000
-"""How long a client tries; where it is to fail, it gets less."""
+"""The time for which a client tries; where it is to fail, it gets less."""
 OK = "works"
 
 

@@ -50,7 +50,7 @@ class Way(NamedTuple):
     authority: Holder = ROOT
     own: Holder | None = None
     protocol: str = ""
-    """What the client speaks, if it is not the listener's protocol."""
+    """The protocol that the client speaks, if it is not the listener's protocol."""
 
     @property
     def spoken(self) -> str:

@@ -29,7 +29,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 
 RESULTS: Final = ROOT / "compat_tests" / "results" / "aiokafka.json"
 KAFKA_VERSION: Final = "4.0.0"
-"""What the tests take the broker for: it decides which of them apply."""
+"""The version that the tests take the broker for: it decides which of them apply."""
 FILES: Final = (
     *("admin", "client", "conn", "consumer", "coordinator", "fetcher", "pep492", "producer", "sender"),
     *("transactional_consumer", "transactional_producer"),

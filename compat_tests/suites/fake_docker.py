@@ -17,7 +17,7 @@ from compat_tests.brokers import CLASSES
 from compat_tests.reference.kafka import BrokerProcess
 
 SETTINGS: Final = {"node.id": "0", "num.partitions": "2", "group.min.session.timeout.ms": "1000"}
-"""What the tests expect of the image's broker."""
+"""The settings that the tests expect of the image's broker."""
 
 
 class Container:

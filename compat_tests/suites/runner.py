@@ -19,9 +19,9 @@ from compat_tests.suites.sources import source_of
 
 LIBRARY: Final = "kafka-python"
 KAFKA_VERSION: Final = "4.3"
-"""What kafka-python 3.0.12 takes a 4.4 broker for: the newest it knows."""
+"""The version that kafka-python 3.0.12 takes a 4.4 broker for: the newest it knows."""
 BROKER: Final = {"node.id": "0", "num.partitions": "4", "group.min.session.timeout.ms": "1000"}
-"""What the suite expects of its broker; its own server.properties are not in the distribution."""
+"""The settings that the suite expects of its broker; its own server.properties are not in the distribution."""
 TIMEOUT_S: Final = 280
 TESTS: Final = "test/integration"
 CASES: Final = Path(__file__).with_name("cases.json")

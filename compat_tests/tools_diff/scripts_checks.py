@@ -14,7 +14,7 @@ _EXPECTED = {
     "describe-configs-supported": "true",
     "idempotent-producer-supported": "true",
 }
-"""What this client finds in a Kafka of its own version."""
+"""The results of this client with a Kafka of its own version."""
 
 
 def _compatibility(topic: str, **changed: str) -> str:

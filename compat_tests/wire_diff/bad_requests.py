@@ -90,7 +90,7 @@ PLAUSIBLE: Final[dict[str, dict[str, Any]]] = {
     "update_features": {"feature_updates.feature": "metadata.version", "feature_updates.max_version_level": 33},
     "produce": {"acks": -1, "timeout_ms": 5000, "topic_data.partition_data.records": batch(b"value")},
 }
-"""What the generic rules of Plausible do not guess."""
+"""The values that the generic rules of Plausible do not guess."""
 
 OF_TOPICS: Final = frozenset({"topic", "topic_name", "topic_names", "resource_name", "name"})
 

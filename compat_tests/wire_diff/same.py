@@ -39,7 +39,7 @@ IN_ORDER: Final = frozenset(
 )
 """The lists of structures whose order means something, by message and field: offsets, keys, names and numbers ascend."""
 _NOW_MS: Final = 120_000
-"""How far from our clock a broker's may be, in ms, for a time to be that of the test."""
+"""The most by which a broker's clock may differ from ours, in ms, for a time to be that of the test."""
 
 
 class Mask(NamedTuple):
@@ -64,7 +64,7 @@ MASKS: Final = (
         "Kafka takes it from hash maps, and no client relies on it",
     ),
 )
-"""What is masked and why, for the report."""
+"""The fields that are masked and the reasons, for the report."""
 
 
 def normalise(value: Any, labels: dict[Any, str], field: str = "") -> Any:

@@ -23,7 +23,7 @@ from ottla.wire.messages import delete_groups, describe_groups, offset_delete
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 
 LONG_INTERVAL = {"consumer.assignment.interval.ms": "5000"}
-"""Where it matters that two requests lie within it, however late the machine is."""
+"""An interval for cases in which two requests must lie within it, however late the machine is."""
 
 
 @pytest.mark.parametrize("version", [0, 1])

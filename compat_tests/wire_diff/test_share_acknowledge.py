@@ -189,7 +189,7 @@ REASONS: dict[str, dict[bytes, str]] = {
         b"The record was delivered as often as the group allows.": "too often",
     },
 }
-"""How either kind of broker words why it gave up a record."""
+"""The words of either kind of broker for the reason why it gave up a record."""
 
 
 def reason_named(wire: Wire, headers: list[tuple[str, bytes]]) -> list[tuple[str, bytes | str]]:

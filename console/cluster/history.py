@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 MAX_SAMPLES: Final = 600
 MAX_SERIES: Final = 64
-"""How many topics and groups are remembered; the one that was looked at longest ago is forgotten first."""
+"""The most topics and groups that are remembered; the one that was looked at longest ago is forgotten first."""
 MIN_S: Final = 1.0
 """Looks that are closer together count as one: their rate would be noise."""
 
@@ -71,7 +71,7 @@ class Rises:
         self._seen_at: dict[str, int] = {}
         self._looks = 0
         self.total = 0
-        """How much they have risen in all."""
+        """The sum by which they have risen."""
 
     def look(self) -> int:
         """Begins a look, before any offset is asked for. Returns its number."""

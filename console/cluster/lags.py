@@ -17,7 +17,7 @@ WITHIN_S: Final = 0.1
 MOST_GROUPS: Final = 1000
 _FIRST: Final = 2
 _MORE: Final = 16
-"""How many times more groups the next request is about at most."""
+"""The most times more groups that the next request is about."""
 
 Offsets = Mapping[Partition, int]
 AskGroups = Callable[[Sequence[Listed]], tuple[Mapping[str, Offsets], Mapping[str, str]]]

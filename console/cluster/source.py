@@ -22,7 +22,7 @@ from ottla.commands.clients.brokers import Brokers
 from ottla.commands.clients.client import Cluster
 from ottla.commands.clients.partition import Partition
 from ottla.commands.config_rows import Entry, Kind, Target
-from ottla.commands.groups import kinds, together
+from ottla.commands.groups import batched_requests, kinds
 from ottla.commands.groups import states as group_states
 from ottla.commands.groups.rows import GroupState
 from ottla.commands.output import Failure, counted
@@ -45,7 +45,7 @@ T = TypeVar("T")
 KEPT_S: Final = 3.0
 """For how long metadata and listings are kept: a page and the next look at the same ones."""
 MOST_RISING: Final = 10_000
-"""How many partitions are looked at each time for the chart of all that is produced."""
+"""The number of partitions that are looked at each time for the chart of all that is produced."""
 NO_ANSWER: Final = "its coordinator does not answer, or is too old to be asked for many groups"
 
 
@@ -186,7 +186,7 @@ class Source:
         except Failure as failure:
             return {}, [f"groups are not known: {failure}"]
         with Brokers(self.cluster, self.summary().metadata) as brokers:
-            ask = partial(together.committed_of, brokers, topics={where.topic for where in ends})
+            ask = partial(batched_requests.committed_of, brokers, topics={where.topic for where in ends})
             commits = commits_of(known.by_name.values(), ask, self._clock)
         wrong = [f"what {name} has committed is not known: {why or NO_ANSWER}" for name, why in commits.unknown.items()]
         if commits.left_out:
@@ -206,7 +206,7 @@ class Source:
         there = self._metadata_of(name)
         led = [Partition(name, number) for number in numbers if number in there and there[number].leader >= 0]
         with Brokers(self.cluster, self.summary().metadata) as brokers:
-            found = together.ends_of(brokers, led, direct.READ_COMMITTED)
+            found = batched_requests.ends_of(brokers, led, direct.READ_COMMITTED)
         left = len(led) - len(found)
         notes = [f"how far committed records are to be read is not known of {counted(left, 'partition')}"] if left else []
         return {where.number: offset for where, offset in found.items()}, notes
@@ -232,7 +232,7 @@ class Source:
         Missing."""
         led = [Partition(name, one.id) for one in self._metadata_of(name).values() if one.leader >= 0]
         with Brokers(self.cluster, self.summary().metadata) as brokers:
-            end = together.ends_of(brokers, led)
+            end = batched_requests.ends_of(brokers, led)
         _, more, notes = self._left([one for one in led if one not in end])
         return end | more, notes
 
@@ -264,7 +264,7 @@ class Source:
         self, brokers: Brokers, partitions: Sequence[Partition]
     ) -> tuple[dict[Partition, int], dict[Partition, int], list[str]]:
         """Returns the first and the end offset of each partition as far as they are known, and notes for the others."""
-        first, end = together.first_and_end_of(brokers, partitions)
+        first, end = batched_requests.first_and_end_of(brokers, partitions)
         more, more_too, notes = self._left([one for one in partitions if one not in first or one not in end])
         return first | more, end | more_too, notes
 

@@ -28,9 +28,9 @@ from ottla.wire.frame import MALFORMED
 from ottla.wire.records import iter_records
 
 SIZE: Final = 100
-"""How many batches a page shows: two hundred take more than 60 kB of page."""
+"""The number of batches that a page shows: two hundred take more than 60 kB of page."""
 WITHIN_S: Final = 4.0
-"""How long a page looks for its first batch, where no index leads there, and reads on from it."""
+"""The time for which a page looks for its first batch, where no index leads there, and reads on from it."""
 _MAX_CONTROL_BYTES: Final = 4096
 _MAX_TXN_INDEXES: Final = 50
 _PLACES: Final = 20

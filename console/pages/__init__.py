@@ -112,10 +112,10 @@ PAGES: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     "/files/{log}/{file}": data_file.of_log,
     "/file/{file}": data_file.of_directory,
 }
-"""What GET shows."""
+"""The pages that GET shows."""
 
 WITHOUT_CLUSTER: Final = frozenset(path for path in PAGES if path.startswith(("/files", "/file/")))
-"""What needs a data directory, and no cluster."""
+"""The pages that need a data directory, and no cluster."""
 
 ACTIONS: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     "/new-topic": topic_changes.create,
@@ -143,7 +143,7 @@ ACTIONS: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     "/topics/{topic}/delete-records": topic_growth.delete_records,
     "/requests": requests.watch,
 }
-"""What POST changes."""
+"""The actions of POST."""
 
 TEST_PAGES: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     "/test": kit.kit,
@@ -151,7 +151,7 @@ TEST_PAGES: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     "/test/restore": kit.ask_to_restore,
     "/test/delete": kit.ask_to_delete,
 }
-"""What GET shows of a broker under test, and only of that."""
+"""The pages that GET shows of a broker under test, and only of that."""
 
 TEST_ACTIONS: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     "/test": kit.act,

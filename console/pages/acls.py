@@ -8,7 +8,7 @@ from ottla.commands import acl
 from ottla.commands.program import AccessRule
 from ottla.console.ask import Answer, Ask, Page, paged
 from ottla.console.errors import BadInput
-from ottla.console.pages.forms import Field, Form, one_of, sent, shown, text_of
+from ottla.console.pages.forms import Field, Form, form_page, one_of, submit, text_of
 from ottla.console.subjects import access
 from ottla.console.subjects.absent import or_why
 
@@ -30,7 +30,7 @@ def acls(ask: Ask) -> Answer:
 
 def new(ask: Ask) -> Answer:
     """Shows the form for a new rule."""
-    return shown(ask, _new_form())
+    return form_page(ask, _new_form())
 
 
 def add(ask: Ask) -> Answer:
@@ -39,8 +39,8 @@ def add(ask: Ask) -> Answer:
         rule = _rule_of_form(ask)
     except BadInput as error:
         ask.audit(f"add access rule: refused: {error}")
-        return shown(ask, _new_form(), str(error))
-    return sent(ask, _new_form(), f"add access rule {_words(rule)}", lambda: access.add_rule(ask.source, rule), "/access")
+        return form_page(ask, _new_form(), str(error))
+    return submit(ask, _new_form(), f"add access rule {_words(rule)}", lambda: access.add_rule(ask.source, rule), "/access")
 
 
 def _rule_of_form(ask: Ask) -> AccessRule:
@@ -74,14 +74,14 @@ def _new_form() -> Form:
 
 def ask_to_remove(ask: Ask) -> Answer:
     """Shows the rule, which the query spells out."""
-    return shown(ask, _form(_rule_of_query(ask)))
+    return form_page(ask, _form(_rule_of_query(ask)))
 
 
 def remove(ask: Ask) -> Answer:
     """Removes it if its principal was typed."""
     rule = _rule_of_query(ask)
     what = f"remove access rule {_words(rule)}"
-    return sent(ask, _form(rule), what, lambda: access.remove_rule(ask.source, rule), "/access")
+    return submit(ask, _form(rule), what, lambda: access.remove_rule(ask.source, rule), "/access")
 
 
 def _rule_of_query(ask: Ask) -> AccessRule:

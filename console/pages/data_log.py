@@ -32,7 +32,7 @@ from ottla.log.errors import CorruptSnapshot
 
 SIZE: Final = 200
 _MAX_WALK: Final = 64 << 20
-"""How large a last segment without an index may be for its end to be looked for on this page."""
+"""The size of the largest last segment without an index whose end is looked for on this page."""
 MEANINGS: Final = {
     "deleted": "removed from the log; its file goes after file.delete.delay.ms, or with the next start",
     "cleaned": "written by a compaction that is under way, or was interrupted",

@@ -43,7 +43,7 @@ class Form(NamedTuple):
     called: str = ""
 
 
-def shown(ask: Ask, form: Form, problem: str | None = None, notes: Sequence[str] = ()) -> Page:
+def form_page(ask: Ask, form: Form, problem: str | None = None, notes: Sequence[str] = ()) -> Page:
     """Returns the page of a form; with a problem it is what was sent, and the status is 400."""
     values: dict[str, Any] = {
         "form": form,
@@ -60,21 +60,21 @@ def _filled(ask: Ask, field: Field) -> Field:
     return field._replace(value=ask.form.get(field.name, ""))
 
 
-def sent(ask: Ask, form: Form, what: str, act: Callable[[], object], to: str) -> Answer:
+def submit(ask: Ask, form: Form, what: str, act: Callable[[], object], to: str) -> Answer:
     """Does `act`, which raises Failure or BadInput, if the name that the form asks for was typed. `what` is for the audit, and so
     is a text that `act` returns."""
     if form.name is not None and not is_typed(ask, form.name):
-        return shown(ask, form, f"Nothing was changed: what was typed is not {form.called}.")
+        return form_page(ask, form, f"Nothing was changed: what was typed is not {form.called}.")
     try:
         told = act()
     except (BadInput, typer.BadParameter) as error:
         why = str(error.args[0]) if error.args else str(error)
         ask.audit(f"{what}: refused: {why}")
-        return shown(ask, form, why)
+        return form_page(ask, form, why)
     except Failure as failure:
         ask.source.lost()
         ask.audit(f"{what}: failed: {failure}")
-        return shown(ask, form, str(failure))
+        return form_page(ask, form, str(failure))
     finally:
         ask.source.changed()
     ask.audit(f"{what}: done{f': {told}' if isinstance(told, str) else ''}")

@@ -6,21 +6,21 @@ from ottla.commands.groups.rows import GroupState
 from ottla.commands.output import counted
 from ottla.console.ask import Answer, Ask
 from ottla.console.cluster import changes
-from ottla.console.pages.forms import Form, sent, shown
+from ottla.console.pages.forms import Form, form_page, submit
 from ottla.console.rendering.templates import segment
 
 
 def ask_to_delete(ask: Ask) -> Answer:
     """Shows what would be deleted of the group `?id=`."""
     state, notes = ask.source.state(ask.query.get("id", ""))
-    return shown(ask, _form(state), notes=notes)
+    return form_page(ask, _form(state), notes=notes)
 
 
 def delete(ask: Ask) -> Answer:
     """Deletes it if its name was typed."""
     state, _ = ask.source.state(ask.query.get("id", ""))
     what = f"delete group {state.name!a}"
-    return sent(ask, _form(state), what, lambda: changes.delete_group(ask.source, state), "/groups")
+    return submit(ask, _form(state), what, lambda: changes.delete_group(ask.source, state), "/groups")
 
 
 def _form(state: GroupState) -> Form:

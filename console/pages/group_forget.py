@@ -7,14 +7,14 @@ from ottla.commands.output import counted
 from ottla.console.ask import Answer, Ask
 from ottla.console.cluster import changes
 from ottla.console.errors import Missing
-from ottla.console.pages.forms import Field, Form, one_of, sent, shown
+from ottla.console.pages.forms import Field, Form, form_page, one_of, submit
 from ottla.console.rendering.templates import segment
 
 
 def ask_to_forget(ask: Ask) -> Answer:
     """Shows the form of the group `?id=`, with the topic `?topic=` if it is given."""
     state, notes = ask.source.state(ask.query.get("id", ""))
-    return shown(ask, _form(ask, state), notes=notes)
+    return form_page(ask, _form(ask, state), notes=notes)
 
 
 def forget(ask: Ask) -> Answer:
@@ -27,7 +27,7 @@ def forget(ask: Ask) -> Answer:
         changes.delete_offsets(ask.source, state, topic)
 
     what = f"delete offsets of group {state.name!a} in topic {ask.form.get('topic', '')[:249]!a}"
-    return sent(ask, form, what, act, form.back)
+    return submit(ask, form, what, act, form.back)
 
 
 def _topics(state: GroupState) -> list[str]:

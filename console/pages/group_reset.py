@@ -22,7 +22,7 @@ from ottla.console.rendering.templates import segment
 from ottla.wire.batch import MAX_INT32
 
 MOST_PARTITIONS: Final = 2000
-"""How many partitions a form moves; more is for `ottla group reset`."""
+"""The most partitions that a form moves; more is for `ottla group reset`."""
 
 
 def form(ask: Ask) -> Answer:

@@ -10,7 +10,7 @@ from ottla.commands.output import counted
 from ottla.commands.positions import MAX_INT64
 from ottla.commands.txn import LONGEST_S
 from ottla.console.ask import Answer, Ask, Page, paged, whole
-from ottla.console.pages.forms import Form, sent, shown
+from ottla.console.pages.forms import Form, form_page, submit
 from ottla.console.subjects import transactions as subject
 from ottla.console.subjects.absent import or_why
 from ottla.wire.batch import MAX_INT32
@@ -38,7 +38,7 @@ def hanging(ask: Ask) -> Answer:
 
 def ask_to_abort(ask: Ask) -> Answer:
     """Shows what would be aborted: `?topic=`, `?partition=`, `?offset=`, `?producer=` and `?epoch=` say it."""
-    return shown(ask, _form(*_place(ask)))
+    return form_page(ask, _form(*_place(ask)))
 
 
 def abort(ask: Ask) -> Answer:
@@ -49,7 +49,7 @@ def abort(ask: Ask) -> Answer:
     def act() -> None:
         subject.abort_hanging(ask.source, where, producer, epoch, offset)
 
-    return sent(ask, _form(where, producer, epoch, offset), what, act, "/transaction/hanging")
+    return submit(ask, _form(where, producer, epoch, offset), what, act, "/transaction/hanging")
 
 
 def _place(ask: Ask) -> tuple[Partition, int, int, int]:

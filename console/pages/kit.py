@@ -15,7 +15,7 @@ from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, Page, Redirect
 from ottla.console.broker.kit import do, look
 from ottla.console.errors import BadInput, Missing
-from ottla.console.pages.forms import Form, sent, shown
+from ottla.console.pages.forms import Form, form_page, submit
 from ottla.console.pages.kit_forms import DO, PASSES, UNITS, WAYS, called_by
 
 REQUESTS: Final = 25
@@ -47,35 +47,35 @@ def act(ask: Ask) -> Answer:
 
 def ask_to_reset(ask: Ask) -> Answer:
     """Asks whether all data shall go."""
-    return shown(ask, _reset_form())
+    return form_page(ask, _reset_form())
 
 
 def reset(ask: Ask) -> Answer:
     """Begins anew with an empty broker."""
-    return sent(ask, _reset_form(), "test kit: reset", lambda: _do(ask, "POST", "/v1/reset"), AT)
+    return submit(ask, _reset_form(), "test kit: reset", lambda: _do(ask, "POST", "/v1/reset"), AT)
 
 
 def ask_to_restore(ask: Ask) -> Answer:
     """Asks whether the data shall be those of the snapshot `?name=`."""
-    return shown(ask, _restore_form(ask))
+    return form_page(ask, _restore_form(ask))
 
 
 def restore(ask: Ask) -> Answer:
     """Begins anew with the data of the snapshot."""
     form = _restore_form(ask)
     path = f"{_path(ask)}/restore"
-    return sent(ask, form, f"test kit: restore snapshot {form.name!a}", lambda: _do(ask, "POST", path), AT)
+    return submit(ask, form, f"test kit: restore snapshot {form.name!a}", lambda: _do(ask, "POST", path), AT)
 
 
 def ask_to_delete(ask: Ask) -> Answer:
     """Asks whether the snapshot `?name=` shall go."""
-    return shown(ask, _delete_form(ask))
+    return form_page(ask, _delete_form(ask))
 
 
 def delete(ask: Ask) -> Answer:
     """Deletes the snapshot."""
     form = _delete_form(ask)
-    return sent(ask, form, f"test kit: delete snapshot {form.name!a}", lambda: _do(ask, "DELETE", _path(ask)), AT)
+    return submit(ask, form, f"test kit: delete snapshot {form.name!a}", lambda: _do(ask, "DELETE", _path(ask)), AT)
 
 
 def _do(ask: Ask, method: str, path: str) -> None:

@@ -26,7 +26,7 @@ DO: Final[Mapping[str, Callable[[str], dict[str, Any]]]] = {
     "never answer": lambda _: {"blackhole": True},
     "only count": lambda _: {"observe": True},
 }
-"""What a fault does, by the words in the form."""
+"""The effects of faults, by the words in the form."""
 
 
 class Called(NamedTuple):

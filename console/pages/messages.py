@@ -20,7 +20,7 @@ from ottla.console.records.reading import Read, Reader
 DEFAULT_COUNT: Final = 50
 MAX_COUNT: Final = 500
 MAX_PARTITIONS: Final = 100
-"""How many partitions a page reads at most."""
+"""The most partitions that a page reads."""
 _NUMBERS: Final = re.compile(r"\d{1,9}(?:\s*,\s*\d{1,9})*", re.ASCII)
 _CURSOR: Final = re.compile(r"\d{1,9}\.\d{1,19}(?:-\d{1,9}\.\d{1,19})*", re.ASCII)
 FORM: Final = ("from", "partition", "n", "uncommitted", *FIELDS)
@@ -58,7 +58,7 @@ class Asked(NamedTuple):
     chosen: Sequence[int]
     committed: bool
     is_choice: bool
-    """Whether these partitions were chosen, and are not just all."""
+    """True if these partitions were chosen, and are not just all."""
 
     @property
     def numbers(self) -> Sequence[int]:

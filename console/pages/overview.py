@@ -19,7 +19,7 @@ _MOST_DIRECTORIES: Final = 20
 _MOST_APIS: Final = 6
 _MOST_ERRORS: Final = 6
 EVERY_S: Final = 5
-"""How often the page renews itself, with script."""
+"""The seconds after which the page renews itself, with script."""
 
 
 class Within(NamedTuple):

@@ -19,7 +19,7 @@ from ottla.console.rendering.templates import segment
 
 MAX_VALUE_BYTES: Final = 1_048_576
 MAX_AGAIN_BYTES: Final = 262_144
-"""How large a record may be that is filled into the form."""
+"""The size of the largest record that is filled into the form."""
 _PLACE: Final = re.compile(r"\d{1,9}\.\d{1,19}", re.ASCII)
 _FIELDS: Final = ("partition", "key", "value", "no_value", "as_hex", "headers")
 

@@ -9,7 +9,7 @@ from ottla.console.subjects import transactions as subject
 from ottla.console.subjects.absent import or_why
 
 PARTITIONS: Final = 200
-"""How many partitions a page asks about."""
+"""The most partitions that a page asks about."""
 SIZE: Final = 200
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from ottla.commands import quota
 from ottla.console.ask import Answer, Ask, Page, paged
 from ottla.console.errors import BadInput, Missing
-from ottla.console.pages.forms import Field, Form, one_of, sent, shown, text_of
+from ottla.console.pages.forms import Field, Form, form_page, one_of, submit, text_of
 from ottla.console.rendering.templates import segment
 from ottla.console.subjects import access
 from ottla.console.subjects.absent import or_why
@@ -36,7 +36,7 @@ def address_of(entity: quota.Entity) -> str:
 
 def new(ask: Ask) -> Answer:
     """Shows the form for a quota."""
-    return shown(ask, _new_form())
+    return form_page(ask, _new_form())
 
 
 def add(ask: Ask) -> Answer:
@@ -64,7 +64,7 @@ def add(ask: Ask) -> Answer:
 
     names = {name: ask.form.get(name, "").strip()[:200] for name in (*quota.KINDS, "key", "value")}
     what = "set quota " + " ".join(f"{name}={text!a}" for name, text in names.items() if text)
-    return sent(ask, _new_form(), what, act, _HOME)
+    return submit(ask, _new_form(), what, act, _HOME)
 
 
 def _new_form() -> Form:
@@ -84,14 +84,14 @@ def _new_form() -> Form:
 
 def ask_to_remove(ask: Ask) -> Answer:
     """Shows the quota `?key=` of an entity."""
-    return shown(ask, _form(*_meant(ask)))
+    return form_page(ask, _form(*_meant(ask)))
 
 
 def remove(ask: Ask) -> Answer:
     """Removes it if its name was typed."""
     entity, key = _meant(ask)
     what = f"remove quota {key!a} of {quota.in_words(entity)!a}"
-    return sent(ask, _form(entity, key), what, lambda: access.set_quota(ask.source, entity, key, None), _HOME)
+    return submit(ask, _form(entity, key), what, lambda: access.set_quota(ask.source, entity, key, None), _HOME)
 
 
 def _meant(ask: Ask) -> tuple[dict[str, str | None], str]:

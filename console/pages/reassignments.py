@@ -15,7 +15,7 @@ from ottla.commands.reassignments import Moving
 from ottla.console.ask import Answer, Ask, Page, Redirect, paged, whole
 from ottla.console.cluster.source import TopicSummary
 from ottla.console.errors import BadInput, Missing
-from ottla.console.pages.forms import Form, is_typed, sent, shown
+from ottla.console.pages.forms import Form, form_page, is_typed, submit
 from ottla.console.subjects import reassignments as subject
 from ottla.console.subjects.absent import or_why
 from ottla.console.subjects.reassignments import Plan
@@ -23,7 +23,7 @@ from ottla.wire.batch import MAX_INT32
 
 SIZE: Final = 100
 MOST_PARTITIONS: Final = 2000
-"""How many partitions a form moves."""
+"""The most partitions that a form moves."""
 MOST_SHOWN: Final = 20
 ALONE: Final = "Only one broker is there, so no partition can move to another one."
 _HOME: Final = "/broker/reassignments"
@@ -209,7 +209,7 @@ def _shown(
 
 def ask_to_cancel(ask: Ask) -> Answer:
     """Shows what would stay: the partition `?partition=` of `?topic=`, or all that move of the topic."""
-    return shown(ask, _cancel_form(ask.query.get("topic", ""), _meant(ask)))
+    return form_page(ask, _cancel_form(ask.query.get("topic", ""), _meant(ask)))
 
 
 def cancel(ask: Ask) -> Answer:
@@ -218,7 +218,7 @@ def cancel(ask: Ask) -> Answer:
     topic = ask.query.get("topic", "")
     numbers = _words([one.partition.number for one in moving[:MOST_SHOWN]])
     what = f"cancel reassignment of topic {topic!a}, partitions {numbers}{' and more' if len(moving) > MOST_SHOWN else ''}"
-    return sent(ask, _cancel_form(topic, moving), what, lambda: subject.cancel(ask.source, moving), _HOME)
+    return submit(ask, _cancel_form(topic, moving), what, lambda: subject.cancel(ask.source, moving), _HOME)
 
 
 def _meant(ask: Ask) -> list[Moving]:

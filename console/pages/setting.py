@@ -9,7 +9,7 @@ from ottla.commands.config_rows import Kind, Target, own
 from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, Page, whole
 from ottla.console.errors import BadInput, Missing
-from ottla.console.pages.forms import Field, Form, sent, shown
+from ottla.console.pages.forms import Field, Form, form_page, submit
 from ottla.console.rendering.templates import segment
 from ottla.console.subjects import settings as subject
 from ottla.wire.batch import MAX_INT32
@@ -39,7 +39,7 @@ def setting(ask: Ask) -> Answer:
 def ask_to_set(ask: Ask) -> Answer:
     """Shows the form with the value as it is, if it is no secret."""
     target, key = _meant(ask)
-    return shown(ask, _set_form(target, subject.detail(ask.source, target, key)))
+    return form_page(ask, _set_form(target, subject.detail(ask.source, target, key)))
 
 
 def set_(ask: Ask) -> Answer:
@@ -59,13 +59,13 @@ def set_(ask: Ask) -> Answer:
                 raise
             raise Failure(str(failure).replace(value, "(secret)")) from None  # a cluster may repeat what it does not take
 
-    return sent(ask, _set_form(target, found), f"set {_called(_whose(ask, target))} {key!a} to {told}", act, _back(target))
+    return submit(ask, _set_form(target, found), f"set {_called(_whose(ask, target))} {key!a} to {told}", act, _back(target))
 
 
 def ask_to_unset(ask: Ask) -> Answer:
     """Shows what the setting would fall back to."""
     target, key = _meant(ask)
-    return shown(ask, _unset_form(target, subject.detail(ask.source, target, key)))
+    return form_page(ask, _unset_form(target, subject.detail(ask.source, target, key)))
 
 
 def unset(ask: Ask) -> Answer:
@@ -76,7 +76,7 @@ def unset(ask: Ask) -> Answer:
     def act() -> None:
         subject.change(ask.source, target, key, None)
 
-    return sent(ask, form, f"unset {_called(target)} {key!a}", act, _back(target))
+    return submit(ask, form, f"unset {_called(target)} {key!a}", act, _back(target))
 
 
 def group_settings(ask: Ask) -> Answer:

@@ -13,7 +13,7 @@ from ottla.console.records.tailing import ROWS_A_SECOND, Tail
 from ottla.console.running.streams import Outlet
 
 WAIT_MS: Final = 500
-"""How long a broker may wait for records before it says that there are none; it answers at once when some come."""
+"""The time for which a broker may wait for records before it says that there are none; it answers at once when some come."""
 MAX_SHOWN: Final = 500
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from ottla.commands.tokens import AS_LONG_AS_POSSIBLE, Principal, Token
 from ottla.console.ask import Answer, Ask, Page, paged, whole
 from ottla.console.errors import BadInput, Missing
-from ottla.console.pages.forms import Field, Form, sent, shown, text_of
+from ottla.console.pages.forms import Field, Form, form_page, submit, text_of
 from ottla.console.rendering.templates import when
 from ottla.console.subjects import tokens as subject
 from ottla.console.subjects.absent import in_a_sentence, or_why
@@ -35,7 +35,7 @@ def _texts(one: Token) -> Sequence[str]:
 
 def new(ask: Ask) -> Answer:
     """Shows the form for a new token."""
-    return shown(ask, _new_form())
+    return form_page(ask, _new_form())
 
 
 def create(ask: Ask) -> Answer:
@@ -54,7 +54,7 @@ def create(ask: Ask) -> Answer:
 
     owner = ask.form.get("owner", "").strip()
     what = f"make delegation token for {f'{owner[:200]!a}' if owner else 'the principal of this console'}"
-    answer = sent(ask, _new_form(), what, act, _HOME)
+    answer = submit(ask, _new_form(), what, act, _HOME)
     if not made:
         return answer
     token, secret = made[0]
@@ -88,7 +88,7 @@ def _hours_ms(ask: Ask, name: str) -> int:
 
 def ask_to_renew(ask: Ask) -> Answer:
     """Shows the form that renews the token `?id=`."""
-    return shown(ask, _renew_form(_meant(ask)))
+    return form_page(ask, _renew_form(_meant(ask)))
 
 
 def renew(ask: Ask) -> Answer:
@@ -99,7 +99,7 @@ def renew(ask: Ask) -> Answer:
         lasting_ms = _hours_ms(ask, "period")
         return f"until {when(in_a_sentence(lambda: subject.renew(ask.source, one.name, lasting_ms)))}"
 
-    return sent(ask, _renew_form(one), f"renew delegation token {one.name!a} of {one.owner!a}", act, _HOME)
+    return submit(ask, _renew_form(one), f"renew delegation token {one.name!a} of {one.owner!a}", act, _HOME)
 
 
 def _renew_form(one: Token) -> Form:
@@ -113,14 +113,14 @@ def _renew_form(one: Token) -> Form:
 
 def ask_to_expire(ask: Ask) -> Answer:
     """Shows the token `?id=`, which would end."""
-    return shown(ask, _expire_form(_meant(ask)))
+    return form_page(ask, _expire_form(_meant(ask)))
 
 
 def expire(ask: Ask) -> Answer:
     """Ends it if its id was typed."""
     one = _meant(ask)
     what = f"end delegation token {one.name!a} of {one.owner!a}"
-    return sent(ask, _expire_form(one), what, lambda: in_a_sentence(lambda: subject.expire(ask.source, one.name)), _HOME)
+    return submit(ask, _expire_form(one), what, lambda: in_a_sentence(lambda: subject.expire(ask.source, one.name)), _HOME)
 
 
 def _expire_form(one: Token) -> Form:

@@ -10,7 +10,7 @@ from ottla.console.ask import Answer, Ask, Page, paged
 from ottla.console.pages.groups import trouble
 
 MOST_GROUPS: Final = 500
-"""How many groups are asked whether they read the topic."""
+"""The most groups that are asked whether they read the topic."""
 SIZE: Final = 100
 
 

@@ -10,13 +10,13 @@ from ottla.console.ask import Answer, Ask, whole
 from ottla.console.cluster import changes
 from ottla.console.cluster.source import TopicSummary
 from ottla.console.errors import BadInput
-from ottla.console.pages.forms import Field, Form, sent, shown
+from ottla.console.pages.forms import Field, Form, form_page, submit
 from ottla.console.rendering.templates import segment
 
 
 def ask_for_partitions(ask: Ask) -> Answer:
     """Shows the form for more partitions."""
-    return shown(ask, _partitions_form(ask.source.topic(ask.args["topic"])))
+    return form_page(ask, _partitions_form(ask.source.topic(ask.args["topic"])))
 
 
 def add_partitions(ask: Ask) -> Answer:
@@ -30,7 +30,7 @@ def add_partitions(ask: Ask) -> Answer:
         changes.add_partitions(ask.source, topic.name, count)
 
     what = f"add partitions to topic {topic.name!a}, to have {ask.form.get('partitions', '').strip()[:20]!a}"
-    return sent(ask, _partitions_form(topic), what, act, f"/topics/{segment(topic.name)}")
+    return submit(ask, _partitions_form(topic), what, act, f"/topics/{segment(topic.name)}")
 
 
 def _partitions_form(topic: TopicSummary) -> Form:
@@ -44,7 +44,7 @@ def _partitions_form(topic: TopicSummary) -> Form:
 
 def ask_to_delete_records(ask: Ask) -> Answer:
     """Shows the form, with `?partition=` and `?offset=` filled in if they are given."""
-    return shown(ask, _records_form(ask, ask.source.topic(ask.args["topic"])))
+    return form_page(ask, _records_form(ask, ask.source.topic(ask.args["topic"])))
 
 
 def delete_records(ask: Ask) -> Answer:
@@ -56,9 +56,9 @@ def delete_records(ask: Ask) -> Answer:
         where, offset = _place(topic, given["partition"], given["offset"])
     except BadInput as error:
         ask.audit(f"delete records of topic {topic.name!a}: refused: {error}")
-        return shown(ask, form, str(error))
+        return form_page(ask, form, str(error))
     what = f"delete records of {topic.name!a} [{where.number}] before offset {'the end' if offset < 0 else offset}"
-    return sent(ask, form, what, lambda: changes.delete_records(ask.source, where, offset), form.back)
+    return submit(ask, form, what, lambda: changes.delete_records(ask.source, where, offset), form.back)
 
 
 def _place(topic: TopicSummary, partition: str, offset: str) -> tuple[Partition, int]:

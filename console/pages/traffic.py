@@ -14,7 +14,7 @@ from ottla.console.cluster.history import Sample, rates
 from ottla.console.rendering.charts import Chart, Point, chart
 
 WIDTH: Final = 520
-"""How wide a chart is, in its own units: two stand side by side where there is room."""
+"""The width of a chart, in its own units: two stand side by side where there is room."""
 _INSIDE: Final = (
     ("Records in", "records/s", (("records", "records_in"),)),
     ("Bytes in and out", "bytes/s", (("in", "bytes_in"), ("out", "bytes_out"))),

@@ -8,7 +8,7 @@ from typing import Final
 from ottla.commands.output import counted
 from ottla.console.ask import Answer, Ask, Page, paged
 from ottla.console.errors import BadInput, Missing
-from ottla.console.pages.forms import Form, sent, shown
+from ottla.console.pages.forms import Form, form_page, submit
 from ottla.console.rendering.templates import segment
 from ottla.console.subjects import transactions as subject
 from ottla.console.subjects.absent import or_why
@@ -41,14 +41,14 @@ def transaction(ask: Ask) -> Answer:
 
 def ask_to_abort(ask: Ask) -> Answer:
     """Shows what would be aborted."""
-    return shown(ask, _form(_asked_transaction(ask)))
+    return form_page(ask, _form(_asked_transaction(ask)))
 
 
 def abort(ask: Ask) -> Answer:
     """Aborts it if the transactional id was typed."""
     one = _asked_transaction(ask)
     what = f"abort transaction {one.name!a} of producer {one.producer_id} epoch {one.epoch}"
-    return sent(ask, _form(one), what, lambda: subject.abort(ask.source, one), f"/transaction?id={segment(one.name)}")
+    return submit(ask, _form(one), what, lambda: subject.abort(ask.source, one), f"/transaction?id={segment(one.name)}")
 
 
 def _asked_transaction(ask: Ask) -> subject.Transaction:

@@ -7,7 +7,7 @@ from typing import Final
 from ottla.commands import user
 from ottla.console.ask import Answer, Ask, Page, paged, whole
 from ottla.console.errors import BadInput, Missing
-from ottla.console.pages.forms import Field, Form, one_of, sent, shown, text_of
+from ottla.console.pages.forms import Field, Form, form_page, one_of, submit, text_of
 from ottla.console.subjects import access
 from ottla.console.subjects.absent import or_why
 
@@ -25,7 +25,7 @@ def users(ask: Ask) -> Answer:
 
 def new(ask: Ask) -> Answer:
     """Shows the form for a user's password."""
-    return shown(ask, _new_form(ask.query.get("name", "")))
+    return form_page(ask, _new_form(ask.query.get("name", "")))
 
 
 def add(ask: Ask) -> Answer:
@@ -43,7 +43,7 @@ def add(ask: Ask) -> Answer:
         access.set_password(ask.source, name, mechanism, iterations, password)
 
     what = f"set password of user {ask.form.get('name', '').strip()!a} ({ask.form.get('mechanism', '')[:20]!a})"
-    return sent(ask, _new_form(""), what, act, _HOME)
+    return submit(ask, _new_form(""), what, act, _HOME)
 
 
 def _new_form(name: str) -> Form:
@@ -60,14 +60,14 @@ def _new_form(name: str) -> Form:
 
 def ask_to_remove(ask: Ask) -> Answer:
     """Shows what would be removed: the password of `?name=` for `?mechanism=`."""
-    return shown(ask, _form(*_meant(ask)))
+    return form_page(ask, _form(*_meant(ask)))
 
 
 def remove(ask: Ask) -> Answer:
     """Removes it if the user's name was typed."""
     name, mechanism = _meant(ask)
     what = f"remove {mechanism} password of user {name!a}"
-    return sent(ask, _form(name, mechanism), what, lambda: access.remove_user(ask.source, name, mechanism), _HOME)
+    return submit(ask, _form(name, mechanism), what, lambda: access.remove_user(ask.source, name, mechanism), _HOME)
 
 
 def _meant(ask: Ask) -> tuple[str, str]:

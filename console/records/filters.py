@@ -32,7 +32,7 @@ Matches = Callable[[bytes], bool]
 """Returns whether bytes are as wanted."""
 
 MAX_PATTERN: Final = 1000
-"""How many characters a filter may have."""
+"""The most characters that a filter may have."""
 MAX_DECODED_BYTES: Final = 1 << 20
 """A larger value is not read as JSON: no condition on its fields holds."""
 MAX_CONDITIONS: Final = 20
@@ -40,7 +40,7 @@ _MAX_REGEX_BYTES: Final = 8 << 20
 FIELDS: Final = ("key", "value", "header", "where", "regex")
 """The names of a form's fields for filters."""
 _LABELS: Final = {"where": "JSON fields"}
-"""What the form calls them, where that is another word."""
+"""The words of the form for them, where these are other words."""
 
 
 class Header(NamedTuple):

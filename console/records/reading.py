@@ -40,16 +40,17 @@ _POLL_S: Final = 0.1
 REST_S: Final = 0.1
 """For how long a tail rests when it has taken all that has come."""
 _WIDER: Final = 8
-"""How many times more offsets are looked at when too few records were found."""
+"""The factor by which more offsets are looked at when too few records were found."""
 _FIRST: Final = 32
-"""How many offsets are looked at first: their records fit into the budget also if they are as large as a topic usually allows."""
+"""The number of offsets that are looked at first: their records fit into the budget also if they are as large as a topic usually
+allows."""
 WAIT_MS: Final = 5
-"""How long a broker may wait for records while a page is made, which knows how far it reads: when a page looks at more offsets,
-what it asked for at the end of those before is still waiting, and the answers come one after the other."""
+"""The time for which a broker may wait for records while a page is made, which knows how far it reads: when a page looks at more
+offsets, what it asked for at the end of those before is still waiting, and the answers come one after the other."""
 HEADERS_SHOWN: Final = 3
-"""How many headers of a record a list shows."""
+"""The most headers of a record that a list shows."""
 NAME_SHOWN: Final = 60
-"""How many characters of a header's name it shows."""
+"""The most characters of a header's name that it shows."""
 
 
 class Record(NamedTuple):
@@ -63,9 +64,9 @@ class Record(NamedTuple):
     value: bytes | None
     headers: Headers | None
     more_headers: int = 0
-    """How many headers there are beside these."""
+    """The number of headers beside these."""
     problem: str = ""
-    """Why a record of one of Kafka's own topics could not be decoded; key and value are then as they were."""
+    """The reason why a record of one of Kafka's own topics could not be decoded; key and value are then as they were."""
 
 
 class Read(NamedTuple):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ROWS_A_SECOND: Final = 50
 COUNTS_EVERY_S: Final = 0.5
-"""How often the counts are sent while no row is."""
+"""The seconds after which the counts are sent again while no row is."""
 
 
 class Tail:
@@ -33,7 +33,7 @@ class Tail:
         self._said_at = clock()
         self.came = 0
         self.left_out = 0
-        """How many records fitted, and were not shown."""
+        """The number of records that fitted and were not shown."""
         self._is_news = False
 
     def run(self, outlet: Outlet) -> None:

@@ -15,7 +15,7 @@ _RIGHT: Final = 10
 _TOP: Final = 14
 _BOTTOM: Final = 26
 MAX_ROWS: Final = 60
-"""How many of the newest points the table has."""
+"""The number of newest points in the table."""
 
 
 class Point(NamedTuple):

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 from ottla.commands.output import counted
 
 LEAST_LINES: Final = 3
-"""How many lines there have to be between the brackets."""
+"""The fewest lines between the brackets of what can be folded."""
 OPEN_LINES: Final = 12
-"""What has more of them is folded at first."""
+"""The most lines of what is not folded at first."""
 MAX_FOLDS: Final = 200
 
 

@@ -12,9 +12,9 @@ import re
 from typing import Final, NamedTuple
 
 MAX_SHOWN_BYTES: Final = 65_536
-"""How much of a key, a value or a header is decoded and shown."""
+"""The most bytes of a key, a value or a header is decoded and shown."""
 MAX_PREVIEW: Final = 300
-"""How many characters of it a list shows."""
+"""The most characters of it that a list shows."""
 MAX_HEX_BYTES: Final = 4096
 _MAX_DEPTH: Final = 64
 _MAX_TIMES: Final = 4
@@ -48,7 +48,7 @@ class Shown(NamedTuple):
     text: str
     size: int
     is_cut: bool = False
-    """Whether `text` is only the beginning."""
+    """True if `text` is only the beginning."""
 
 
 def shown(data: bytes | None) -> Shown:

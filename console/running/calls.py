@@ -19,7 +19,8 @@ T = TypeVar("T")
 AT_ONCE: Final = 8
 MAX_WAITING: Final = 32
 END_S: Final = 1.0
-"""How long a page may still take when the console ends: less than the server gives its connections, which then cuts them off."""
+"""The time that a page may still take when the console ends: less than the server gives its connections, which then cuts them
+off."""
 
 
 class Busy(Exception):

@@ -24,12 +24,12 @@ from ottla.commands.output import Failure
 
 AT_ONCE: Final = 4
 MAX_WAITING: Final = 16
-"""How many events wait for a browser."""
+"""The most events that wait for a browser."""
 LONGEST_S: Final = 3600.0
 _ALIVE_S: Final = 10.0
-"""How soon something is sent when nothing comes, so that a connection that has died is seen."""
+"""The time after which something is sent when nothing comes, so that a connection that has died is seen."""
 _STOP_S: Final = 0.7
-"""How long the end waits for the streams' clients, all together."""
+"""The time for which the end waits for the streams' clients, all together."""
 TOO_MANY: Final = f"{AT_ONCE} live tails are open already; close one, and load this page again."
 _log: Final = logging.getLogger("ottla.console")
 

@@ -26,7 +26,7 @@ _TAGS: Final = re.compile(r"</?[a-z][^<>]*>", re.IGNORECASE)
 
 NO_GROUP_SETTINGS: Final = "This cluster has no settings of groups, which came with Apache Kafka 4.0."
 _NO_SUCH_KIND: Final = ErrorCode.INVALID_REQUEST
-"""What an older Kafka answers that is asked for the settings of a group."""
+"""The answer of an older Kafka to a question for the settings of a group."""
 
 
 class Step(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from ottla.commands.clients.partition import Partition
-from ottla.commands.groups import kinds, reset, together
+from ottla.commands.groups import batched_requests, kinds, reset
 from ottla.commands.output import Failure, counted
 from ottla.commands.positions import spans
 from ottla.commands.txn import TxnBrokers, partitions_of
@@ -19,7 +19,7 @@ from ottla.console.errors import Missing
 
 OPEN: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 MOST_OPEN: Final = 2000
-"""How many open transactions are looked at, to sort them by age."""
+"""The most open transactions that are looked at, to sort them by age."""
 MOST_GROUPS: Final = 200
 MOST_PARTITIONS: Final = 200
 
@@ -146,7 +146,7 @@ def groups_behind(source: Source, held: Sequence[HeldPartition]) -> tuple[list[W
     names = [name for name, one in groups.by_name.items() if one.kind != kinds.SHARE and "\0" not in name]
     wanted = names[:MOST_GROUPS]
     with brokers_of(source) as brokers:
-        committed, wrong = together.committed_of(brokers, [groups.by_name[name] for name in wanted])
+        committed, wrong = batched_requests.committed_of(brokers, [groups.by_name[name] for name in wanted])
     if left := [name for name in wanted if name not in committed and name not in wrong]:
         committed |= reset.committed_of(source.cluster, source.cluster.admin(), left)[0]
     found = [

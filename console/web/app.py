@@ -40,7 +40,7 @@ from ottla.console.web.sessions import Sessions
 FOLDER: Final = Path(__file__).parents[1] / "static"
 FILES: Final = {"console.css": "text/css", "console.js": "text/javascript"}
 MAX_AUDIT: Final = 2000
-"""How many characters of what was done a line of the audit has: a form may hold megabytes."""
+"""The most characters about what was done in a line of the audit: a form may hold megabytes."""
 _log: Final = logging.getLogger("ottla.console")
 _audit: Final = logging.getLogger("ottla.console.audit")
 

@@ -6,9 +6,9 @@ import gc
 from typing import Final
 
 STEP: Final = 10_000
-"""How many new objects there are between two collections of the youngest; Python's default is 700."""
+"""The number of new objects between two collections of the youngest; Python's default is 700."""
 STEPS: Final = 5
-"""How many of these come before one of the middle ones."""
+"""The number of these before one of the middle ones."""
 
 
 def run_less_often() -> None:

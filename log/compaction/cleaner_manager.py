@@ -1,4 +1,4 @@
-"""LogCleaner chooses the log to clean next and puts the results of a cleaning into place, as Kafka's LogCleanerManager does. The
+"""Chooses the log to clean next and puts the results of a cleaning into place, as the class of the same name does in Kafka. The
 cleaning itself is done by `log.compaction.cleaner`.
 
 All of it runs where the logs live, on one thread; only `Cleaner.groups` and the syncs of a swap may run elsewhere. A log has at
@@ -107,7 +107,7 @@ class Cleaning:
         )
 
 
-class LogCleaner:
+class LogCleanerManager:
     """The module's docstring describes it. The plain numbers are for the metrics."""
 
     def __init__(

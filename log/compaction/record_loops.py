@@ -74,7 +74,7 @@ class Survivors:
         self.kept: i64 = 0
         self.keyless: i64 = 0
         self.tombstones: i64 = 0
-        """How many of the records that stay are tombstones."""
+        """The number of tombstones among the records that stay."""
         self.first_timestamp: i64 = NO_TIMESTAMP
         self.max_timestamp: i64 = NO_TIMESTAMP
         self.last_offset: i64 = NOT_FOUND

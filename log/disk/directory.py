@@ -77,17 +77,17 @@ class LogDirectory:
         self.open_files = open_files
         self.failed: str | None = None
         self.full = False
-        """Whether a write found no room and no checkpoint has been written since."""
+        """True if a write found no room and no checkpoint has been written since."""
         self.on_failure: Callable[[LogDirectory], None] | None = None
         self.flushes = 0
-        """How many flushes of its partitions were done; `flushed_ms` is how long they took together."""
+        """The number of flushes of its partitions that were done; `flushed_ms` is the time that they took together."""
         self.flushed_ms = 0
         self.partitions: dict[checkpoint.TopicPartition, Checkpointed] = {}
         self.unopened: dict[checkpoint.TopicPartition, Checkpointed] = {}
         """Partitions that could not be opened, with their lines in the checkpoints, which are kept: without its recovery point a
         damaged log would be taken for one with a torn tail, and cut."""
         self.renamed = False
-        """Whether a directory in this one was renamed and `sync_renames` has to make that durable."""
+        """True if a directory in this one was renamed and `sync_renames` has to make that durable."""
         self.damaged_bytes: int | None = None
         """The size of all `.damaged` files here, None if it was not needed yet (log/opening/damaged.py); `damage_lock` is for the
         threads of a start, which change it."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MAX_READ_BYTES: Final = 1 << 20
 BATCHES_PER_STEP: Final = 64
-"""How many batches `take` appends between two pauses, which takes about a millisecond."""
+"""The number of batches that `take` appends between two pauses, which takes about a millisecond."""
 _log = logging.getLogger("ottla.log.moving")
 
 

@@ -29,7 +29,8 @@ from ottla.wire.batch import CRC_START, HEADER_SIZE, MAGIC, BatchHeader, read_he
 
 _DAMAGED: Final = re.compile(rf".+\.log\.\d+{re.escape(DAMAGED_SUFFIX)}(\.\d+)?")
 _SLACK_BYTES: Final = 1024 * 1024
-"""How many zeros are kept behind the last other byte: a batch may end in zeros, and reserved room is nothing but zeros."""
+"""The number of zeros that are kept behind the last other byte: a batch may end in zeros, and reserved room is nothing but
+zeros."""
 
 
 class Kind(Enum):

@@ -74,7 +74,7 @@ class TailCheck:
         self._compacted = False
         self.epochs_changed = False
         self.epochs_whole = False
-        """Whether every batch of the log was read, so that no epoch is missing."""
+        """True if every batch of the log was read, so that no epoch is missing."""
         self.markers_from: int | None = None
         """Base offset of the first segment in which a transaction ends."""
 

@@ -16,7 +16,7 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):  # type: i
     """A stream reader whose `latestOffset` has the arguments of Spark 4.2."""
 
     _target: Ends | None = None
-    """Where a query ends that reads only what existed when it began; None for other queries."""
+    """The end of a query that reads only what existed when it began; None for other queries."""
 
     def getDefaultReadLimit(self) -> ReadAllAvailable | ReadMaxRows:
         most = self._options.max_offsets

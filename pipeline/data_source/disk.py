@@ -41,7 +41,7 @@ class ReadOnlyFile(OsFile):
         """Does nothing, because nothing is written."""
 
     def sync(self) -> None:
-        """Nothing was written."""
+        """Does nothing, since nothing was written."""
 
 
 def open_for_reading(path: str, sizes: dict[str, int] | None = None) -> ReadOnlyFile:
@@ -153,7 +153,7 @@ class ReadOnlyDisk:
         return _DISK.space(path)
 
     def sync_dir(self, path: str) -> None:
-        """Nothing was written."""
+        """Does nothing, since nothing was written."""
 
     def read_bytes(self, path: str) -> bytes:
         return self._made[path] if path in self._made else _DISK.read_bytes(self.real_path(path))

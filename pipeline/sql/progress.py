@@ -24,7 +24,7 @@ class QueryProgress:
 
     name: str
     caught_up_s: float
-    """When the query had last read everything; at first, when it started."""
+    """The time at which the query had last read everything; at first, the time at which it started."""
     rows: int = 0
     rows_per_s: float = 0.0
     lag_records: int = 0
@@ -32,7 +32,7 @@ class QueryProgress:
     batches: int = 0
     last_batch: tuple[str, int] | None = None
     is_known: bool = False
-    """Whether Spark has reported anything yet."""
+    """True if Spark has reported anything yet."""
 
     def take(self, progress: Mapping[str, Any]) -> None:
         """Takes in Spark's report on one batch; a report that has come before changes nothing."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("json", "csv", "avro", "text", "binary")
 ANSWER_S: Final = 10.0
-"""How long a broker may take to list its topics, in seconds."""
+"""The time that a broker may take to list its topics, in seconds."""
 FIELDS: Final = ("key", "headers", "topic", "partition", "offset", "timestamp")
 
 

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 WAIT_S: Final = 60.0
-"""How long to wait for a broker that is being restarted, in seconds."""
+"""The time to wait for a broker that is being restarted, in seconds."""
 ATTEMPTS: Final = 3
-"""How often a transaction is tried that had to be given up, for example because its broker died."""
+"""The number of attempts at a transaction that had to be given up, for example because its broker died."""
 
 MOST_RECORDS: Final = 500_000
 """The most records of a stream in one micro-batch, unless the stream says otherwise."""

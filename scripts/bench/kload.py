@@ -337,7 +337,7 @@ def run_commits(options: argparse.Namespace, address: Address) -> dict[str, Any]
 
 
 def run_transactions(options: argparse.Namespace, address: Address) -> dict[str, Any]:
-    """Producers that each commit one transaction after the other, to partitions in turn."""
+    """Runs producers that each commit one transaction after the other, to partitions in turn."""
     create_topics(address, [options.topic], options.partitions, options.config)
     values = [os.urandom(options.record_bytes)] * options.records
     producers = []
@@ -398,7 +398,7 @@ def run_ready(options: argparse.Namespace, address: Address) -> dict[str, Any]:
 
 
 def half_a_frame(address: Address, count: int) -> list[Connection]:
-    """Connections that announce a request of 1 KiB, send half of it, and stay. Raises OSError where they are not let in.
+    """Opens connections that announce a request of 1 KiB, send half of it, and stay. Raises OSError where they are not let in.
 
     Not of 1 MiB: Apache Kafka reserves what is announced, and 5,000 MiB end its heap of 1 GiB.
     """

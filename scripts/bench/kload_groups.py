@@ -78,7 +78,7 @@ class Storm:
                 self._selector.register(seat.connection.socket, selectors.EVENT_READ, seat)
 
     def run(self, seconds: float) -> float:
-        """Seconds until all groups are stable. Raises Refused where they are not by then."""
+        """Returns the seconds until all groups are stable. Raises Refused where they are not by then."""
         begin = time.perf_counter()
         unstable = set(range(len(self.groups)))
         for seats in zip(*self.groups, strict=True):  # the first of each group, then the second: all groups form at once

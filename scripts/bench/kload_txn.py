@@ -44,7 +44,7 @@ class Batches:
         self._rest = crc_state(0, self._records)
         zeros = bytes(len(self._records))
         self._moved = [crc_state(1 << bit, zeros) for bit in range(32)]
-        """What each bit of the head's checksum has become behind the records."""
+        """The values that the bits of the head's checksum have behind the records."""
 
     def of(self, producer_id: int, producer_epoch: int) -> bytes:
         """Returns the batch with the base sequence 0: the first of an epoch."""

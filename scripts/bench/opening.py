@@ -107,7 +107,8 @@ def end_offsets(connection: Connection, topics: dict[str, int]) -> list[int]:
 
 
 def timed_start(broker: BrokerProcess, topics: dict[str, int], expected: int) -> dict[str, float]:
-    """Seconds until every partition answers with its end; and of that, as the broker says, for opening the logs."""
+    """Returns the seconds until every partition answers with its end and, as the broker says, those of them in which the logs
+    were opened."""
     before = broker.log_file.stat().st_size
     with open(broker.log_file, "ab") as log:
         begin = time.perf_counter()

@@ -171,7 +171,7 @@ def _when(rows: Sequence[Row], measured: Mapping[str, str]) -> str:
 
 
 def plot(medians: Medians, path: Path) -> None:
-    """Bars of each row's ratio to Kafka's figure, on a logarithmic scale around 1."""
+    """Draws bars of each row's ratio to Kafka's figure, on a logarithmic scale around 1."""
     import matplotlib
 
     matplotlib.use("svg")

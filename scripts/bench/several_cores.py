@@ -36,8 +36,8 @@ from scripts.bench.kload_wire import produce_request, record_batch
 
 TOPIC: Final = "several-cores"
 ERROR_AT: Final = 4 + 4 + 4 + 2 + len(TOPIC) + 4 + 4
-"""Where the answer to a Produce of version 7 has the error code of its one partition: behind its size, correlation id, the number
-of topics, the name, the number of partitions and the index."""
+"""The position of the error code of its one partition in the answer to a Produce of version 7: behind its size, correlation id,
+the number of topics, the name, the number of partitions and the index."""
 ACKS: Final = 1
 
 

@@ -59,7 +59,7 @@ def create(bootstrap: str, *topics: str) -> None:
 
 
 def measure_reads(brokers: Mapping[str, BrokerProcess], mib: int, rounds: int, found: Found) -> None:
-    """Figures spark-<size>, spark-direct-<size> and spark-columns, s and MB/s."""
+    """Measures spark-<size>, spark-direct-<size> and spark-columns, in s and MB/s."""
     for broker in brokers.values():
         for name, size in SIZES.items():
             fill((HOST, broker.port), name, size, (mib << 20) // size, NUMBERS["zstd"])

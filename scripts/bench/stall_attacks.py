@@ -46,9 +46,9 @@ BROKER_RESOURCE: Final = 4
 LAST_MS: Final = TODAY_MS + 119
 """The time of the last record in a batch of 120 records; whoever looks for it has to unfold the whole batch."""
 LOT: Final = 500
-"""How many requests are sent before their answers are read, or things made by one request."""
+"""The number of requests that are sent before their answers are read, or of things that are made by one request."""
 SETTLE_S: Final = 60.0
-"""How long a broker has for what an attack needs before it begins."""
+"""The time that a broker has, before an attack begins, for what the attack needs."""
 SHARE_COORDINATOR: Final = 2
 MEMBER: Final = uuid_to_text(bytes(range(16)))
 Frames = Callable[[Connection], Iterator[bytes]]
@@ -67,7 +67,7 @@ class Attack:
     """The frames are never finished: the last ones are cut, and no answer comes."""
     settings: dict[str, str] = field(default_factory=dict)
     held: str = ""
-    """What `prepare` makes, if other attacks need the same; they can use the same broker then."""
+    """The name of what `prepare` makes, if other attacks need the same; they can use the same broker then."""
     uses_up: bool = False
     """The next attack needs a fresh broker."""
 
@@ -156,12 +156,12 @@ def produced(batches: dict[tuple[str, int], bytes]) -> produce.ProduceRequest:
 
 
 def bomb(unfolded_mib: int) -> bytes:
-    """A zstd batch of a few kB whose one record unfolds to so many MiB of zeros."""
+    """Returns a zstd batch of a few kB whose one record unfolds to so many MiB of zeros."""
     return build_batch([Record(0, LAST_MS, b"k", bytes(unfolded_mib * MIB), [])], codec=ZSTD)
 
 
 def honest_json(compressed_bytes: int, codec: int = GZIP) -> bytes:
-    """A batch of events as applications write them, of about so many bytes."""
+    """Returns a batch of events as applications write them, of about so many bytes."""
     draw = random.Random(16)
     records: list[Record] = []
     while len(records) < compressed_bytes // 60:
@@ -172,7 +172,7 @@ def honest_json(compressed_bytes: int, codec: int = GZIP) -> bytes:
 
 
 def of_many_members(size: int, codec: int) -> bytes:
-    """A batch whose records section is preceded by empty gzip members or lz4 frames, `size` bytes of them."""
+    """Returns a batch whose records section is preceded by empty gzip members or lz4 frames, `size` bytes of them."""
     plain = build_batch([Record(0, TODAY_MS, b"k", b"v", [])])
     empty = gzip.compress(b"", mtime=0) if codec == GZIP else compress(LZ4, b"")
     section = empty * (size // len(empty)) + compress(codec, plain[HEADER_SIZE:])
@@ -181,7 +181,7 @@ def of_many_members(size: int, codec: int) -> bytes:
 
 
 def sealed(data: bytes) -> bytes:
-    """The batch with the right length and CRC."""
+    """Returns the batch with the right length and CRC."""
     from crc32c import crc32c
 
     changed = bytearray(data)

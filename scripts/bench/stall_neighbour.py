@@ -24,7 +24,7 @@ PAUSE_S: Final = 0.002
 WORTH_A_LOOK_S: Final = 0.003
 """Shorter waits are taken as they are."""
 STAGES: Final = {"ottla": (), "kafka": ("data-plane-kafka-network-thread", "data-plane-kafka-request-handler")}
-"""What the names of the threads begin with that an answer passes through, one of each; ottla's is the process's first thread.
+"""The beginnings of the names of the threads that an answer passes through, one of each; ottla's is the process's first thread.
 The kernel keeps 15 characters of a name, which are not enough to tell these two apart."""
 
 

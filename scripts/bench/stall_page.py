@@ -8,10 +8,13 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import sys
 from pathlib import Path
 from tempfile import gettempdir
 from textwrap import fill
 from typing import Any, Final, NamedTuple
+
+from scripts.written_pages import main
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 FIGURES: Final = DOCS / "stalls.json"
@@ -106,5 +109,10 @@ def _cell(seen: dict[str, Any] | None) -> str:
     return Seen(*(seen[name] for name in Seen._fields)).cell()
 
 
+def pages() -> dict[Path, str]:
+    """Returns the file with its text."""
+    return {PAGE: page(json.loads(FIGURES.read_text()))}
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(json.loads(FIGURES.read_text())))
+    sys.exit(main(__doc__, pages))

@@ -30,7 +30,7 @@ MOST_CHANGES: Final = 9_990
 
 
 def rule(number: int, name: str = "ruled") -> create_acls.AclCreation:
-    """One of the rules about a principal and a topic, each for another host."""
+    """Returns one of the rules about a principal and a topic, each for another host."""
     return create_acls.AclCreation(TOPIC, name, LITERAL, "User:u", f"host-{number}", READ, ALLOW)
 
 

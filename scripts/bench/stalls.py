@@ -119,7 +119,7 @@ class Bench:
         self._kind = kind
         self._directories = directories
         self._held: str | None = None
-        """What the running broker holds, None if none runs."""
+        """The name of what the running broker holds; None if none runs."""
         self._stack = contextlib.ExitStack()
 
     def measure(self, attack: Attack) -> Seen:

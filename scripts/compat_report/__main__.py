@@ -30,11 +30,11 @@ LONG = (
     [sys.executable, "-m", "scripts.random_walk", "--write", str(KEPT / "random_walk.json")],
     [sys.executable, "-m", "scripts.kafka_tests"],
 )
-"""What CI leaves out for its length."""
+"""The commands that CI leaves out for their length."""
 
 
 def run(form: str, results: Path) -> None:
-    """Every part, whatever became of the one before: their results tell."""
+    """Runs every part, whatever became of the one before; their results are in the report."""
     for old in [*results.glob("*.xml"), *results.glob("*.run.json"), *results.glob("wire_diff/*.json")]:
         old.unlink()
     environment = {name: value for name, value in os.environ.items() if name != "OTTLA_FULL"}
@@ -45,7 +45,7 @@ def run(form: str, results: Path) -> None:
 
 
 def add_up(results: Path) -> None:
-    """The ledgers of what was compared, as figures."""
+    """Adds up the ledgers of what was compared, to figures."""
     figures = results / "wire_diff.json"
     figures.unlink(missing_ok=True)
     if any(results.glob("wire_diff/*.json")):

@@ -20,7 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 
-from ottla.log.compaction.cleaner_manager import LogCleaner
+from ottla.log.compaction.cleaner_manager import LogCleanerManager
 from ottla.log.config import LogConfig
 from ottla.log.disk.files import OsDisk
 from ottla.log.management.manager import LogManager
@@ -127,7 +127,7 @@ class Load:
     def __init__(self, logs: LogManager, seed: int) -> None:
         self._logs = logs
         self._random = Random(seed)
-        self._cleaner = LogCleaner(logs, now_ms, Random(seed))
+        self._cleaner = LogCleanerManager(logs, now_ms, Random(seed))
         self._short_lived = 0
         self._seed = seed
 

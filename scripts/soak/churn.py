@@ -63,7 +63,7 @@ class Churn:
         self._groups = 0
         self._sharer: Sharer | None = None
         self.taken = 0
-        """How many records the share group has accepted."""
+        """The number of records that the share group has accepted."""
 
     def connect(self, client: Client) -> None:
         """Begins on a broker that has been started; `client` is the connection of the load."""
@@ -74,7 +74,7 @@ class Churn:
             self._sharer.client.close()
 
     def come_and_go(self) -> None:
-        """Connections that ask for something, begin a fetch session, and go without a word."""
+        """Opens connections that ask for something, begin a fetch session, and go without a word."""
         for _ in range(CONNECTIONS):
             client = Client(self._port)
             client.call(api_versions.ApiVersionsRequest("soak", "1"), 3)
@@ -98,7 +98,7 @@ class Churn:
     # A classic group
 
     def classic_group(self) -> None:
-        """Two members join, one after the other, so that there is a rebalance; they commit, and leave."""
+        """Lets two members join, one after the other, so that there is a rebalance; they commit, and leave."""
         name = self._name("classic")
         first, second = Client(self._port), Client(self._port)
         one, generation = self._join(first, name, "")
@@ -141,7 +141,7 @@ class Churn:
     # A group of the consumer protocol
 
     def consumer_group(self) -> None:
-        """A member joins, beats, and leaves (KIP-848)."""
+        """Lets a member join, beat, and leave (KIP-848)."""
         name, member = self._name("consumer"), str(uuid.uuid4())
         beat: dict[str, Any] = {"rebalance_timeout_ms": _SESSION_MS, "subscribed_topic_names": [TOPIC], "topic_partitions": []}
         request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest
@@ -154,9 +154,8 @@ class Churn:
     # A share group
 
     def share_group(self) -> None:
-        """The next visit of a member of a group that stays (KIP-932): it joins, takes records and acknowledges them in the visits
-        after that, and leaves in the last one; the next is another member's.
-        """
+        """Makes the next visit of a member of a group that stays (KIP-932): it joins, takes records and acknowledges them in the
+        visits after that, and leaves in the last one; the next is another member's."""
         if self._sharer is None:
             self._sharer = Sharer(Client(self._port), str(uuid.uuid4()))
             self.client.sure(find_coordinator.FindCoordinatorRequest(SHARERS, 0), 2)

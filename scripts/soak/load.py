@@ -217,7 +217,7 @@ class Load:
         return answer.producer_id, answer.producer_epoch
 
     def _fleeting(self) -> None:
-        """A producer that writes one record."""
+        """Has a new producer write one record."""
         producer_id, producer_epoch = self._new_id()
         value, at = self._value(50), now_ms()
         batch = build_batch([Record(0, at, None, value)], producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=0)

@@ -39,7 +39,7 @@ class Log:
     retention_bytes: int = -1
     records: dict[int, Kept] = field(default_factory=dict)
     gone: int = 0
-    """How many retention took away."""
+    """The number of records that retention took away."""
 
     def check(self, start: int, end: int, found: Sequence[Found], now_ms: int) -> None:
         there = {record.offset: record.value for record in found}
@@ -70,7 +70,7 @@ class Keys:
     last: dict[bytes, bytes | None] = field(default_factory=dict)
     """The last acknowledged value of each key; None is a tombstone."""
     asked: dict[bytes, set[bytes | None]] = field(default_factory=lambda: defaultdict(set))
-    """What was asked for later, and not acknowledged."""
+    """The values that were asked for later and not acknowledged."""
 
     def acknowledged(self, key: bytes, value: bytes | None) -> None:
         self.last[key] = value

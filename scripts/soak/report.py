@@ -15,7 +15,7 @@ WARM_UP: Final = 0.25
 """The share of the run that is not looked at: caches fill, what expires begins to, and the allocator finds its size."""
 BLOCK_S: Final = 120.0
 SETTLED_S: Final = 15.0
-"""What a broker takes just after its start is left out."""
+"""The age, in seconds, up to which a broker is still starting: what it takes until then is left out."""
 LEVEL, OPEN, GROWS, MACHINE = "level", "open", "grows", "machine"
 
 Row = dict[str, Any]
@@ -30,7 +30,7 @@ class Bound:
     most: float
     relative: bool = False
     ruler: str = ""
-    """What the machine itself did to the same measurement."""
+    """The name of the figure that shows what the machine itself did to the same measurement."""
 
     def at(self, middle: float) -> float:
         return self.most * middle if self.relative else self.most

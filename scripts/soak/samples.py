@@ -14,7 +14,7 @@ MIB: Final = 1 << 20
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 PROC: Final = Path("/proc")
 STRAY: Final = "-stray"
-"""How the directory of a partition ends that was set aside."""
+"""The ending of the name of a partition's directory that was set aside."""
 
 
 def processes(pid: int, proc: Path = PROC) -> list[int]:

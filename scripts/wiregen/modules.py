@@ -44,7 +44,7 @@ def record_module(message: Message) -> str:
 
 
 def _records_type(message: Message) -> str:
-    """Requests arrive in memory; the records of a response may be a stretch of a file."""
+    """Returns the type of records: requests arrive in memory; the records of a response may be a stretch of a file."""
     return "Buffer | Region" if message.kind == "response" else "Buffer"
 
 

@@ -29,7 +29,7 @@ def settle(promise: Promise[T], compute: Callable[[], T]) -> None:
         promise.set_result(value)
 
 
-def kept(answer: Awaitable[Any]) -> asyncio.Future[Any]:
+def keep_running(answer: Awaitable[Any]) -> asyncio.Future[Any]:
     """Has the loop work on an answer, whoever waits for it: the loop itself keeps no reference to its tasks."""
     task = asyncio.ensure_future(answer)
     _under_way.add(task)

@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Protocol
 
 SLICE_SECONDS: Final = 0.005
-"""How long work that is done in slices may keep the event loop, but for the step that it is in."""
+"""The time for which work that is done in slices may keep the event loop, not counting the rest of the step that it is in."""
 TURN_NS: Final = int(SLICE_SECONDS * 1e9)
 """The same for one client, in ticks of the clock: a connection ends its turn then, and so does a request about many things
 (turns.py). Nothing is interrupted, so what takes longer by itself belongs in a thread."""
 FIRST_TURN_NS: Final = TURN_NS // 16
-"""How long a request's first turn takes where others wait for their next one."""
+"""The length of a request's first turn while others wait for their next one."""
 
 
 class Cancellable(Protocol):
@@ -70,7 +70,7 @@ class Clock(Protocol):
     """Gives the wall time, for what is stored, and monotonic time, for waiting."""
 
     turns: Turns
-    """Who waits for the next turn on the loop of this clock."""
+    """The line of those who wait for the next turn on the loop of this clock."""
 
     def now_ms(self) -> int:
         """Returns the wall time in milliseconds since 1970, as in records and checkpoints."""

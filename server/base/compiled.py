@@ -7,7 +7,7 @@ from typing import Final
 NOT_COMPILED: Final = (
     "not compiled: a small Produce takes nearly three times the CPU; install gcc and Python's headers, then ottla again"
 )
-"""What a user reads who has the source alone."""
+"""The text for a user who has only the source."""
 
 
 def is_compiled() -> bool:

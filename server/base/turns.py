@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, TypeVar, cast
 
-from ottla.server.base.answers import kept
+from ottla.server.base.answers import keep_running
 from ottla.server.base.clock import Clock
 from ottla.server.base.promise import InTurns, Promise
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 Awaited = Promise[Any] | asyncio.Future[Any]
-"""What steps may wait for."""
+"""The things that steps may wait for."""
 Steps = Generator[Awaited | None, None, T]
 """Work in steps: a generator that yields None where it may pause, and a promise or a future where it has to wait for that."""
 
@@ -96,7 +96,7 @@ def all_kept(answers: Iterable[T | Promise[T]]) -> Steps[list[T]]:
 def wait_in_steps(answer: Awaitable[T]) -> Steps[T]:
     """Makes steps that wait for an answer on which the loop works, whether or not these steps are taken to their end. What takes
     them (`take_steps`) promises an answer that may be long."""
-    waited = asyncio.shield(kept(answer))
+    waited = asyncio.shield(keep_running(answer))
     yield waited
     return cast(T, waited.result())
 

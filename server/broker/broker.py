@@ -88,7 +88,7 @@ Around = Callable[["Broker", Dispatch], Serves]
 """Takes a broker that starts and what serves the requests of its listeners; returns what is to serve them instead."""
 
 STOP_GRACE_SECONDS: Final = 0.05
-"""How long a stop waits for running requests to finish."""
+"""The time for which a stop waits for running requests to finish."""
 
 
 class Broker:
@@ -119,13 +119,13 @@ class Broker:
         self.simulated_listeners: list[Listener] = []
         """The listeners of the nodes that this broker simulates besides itself."""
         self.chain = Chain()
-        """What stands around the handlers on all listeners."""
+        """The links that stand around the handlers on all listeners."""
         self.context: BrokerContext | None = None
         self.offline = asyncio.Event()
         """Set once every log directory, or the one of the metadata log, has failed, or the broker cannot go on in its cluster:
         the program should then end the broker."""
         self.failure: str | None = None
-        """Why the broker cannot go on in its cluster."""
+        """The reason why the broker cannot go on in its cluster."""
         self._wanted_cluster_id = cluster_id or config.cluster_id
         self._disk = disk or OsDisk()
         self._clock = clock
@@ -141,7 +141,7 @@ class Broker:
         self._logins: ListenerLogins | None = None
         self._metrics: MetricsServer | None = None
         self.sources: Sources | None = None
-        """What the metrics are read from; None if they are off."""
+        """The objects from which the metrics are read; None if they are off."""
         self._for_controllers: list[tuple[ListenerAddress, Listener]] = []  # those that are to be opened
         self.secured: SecuredListeners | None = None
         """The listeners that are not PLAINTEXT; None if there are none."""

@@ -22,7 +22,7 @@ from ottla.server.security.failures import Failures
 from ottla.server.security.kerberos_config import KRB5_CONFIG, KerberosConfig
 from ottla.server.security.key_sets import ALLOWED_URLS, KeySets
 from ottla.server.security.login import Logins, LoginSettings
-from ottla.server.security.mechanisms import JAAS_FILE, Parts, load_mechanisms, read_jaas_file
+from ottla.server.security.offered_mechanisms import JAAS_FILE, Parts, load_mechanisms, read_jaas_file
 from ottla.server.security.settings import ListenerSecurity
 from ottla.server.settings.broker_settings import LISTENER_PREFIX, base_name
 
@@ -41,7 +41,7 @@ _CHANGEABLE: Final = (
     "sasl.kerberos.principal.to.local.rules",
     "sasl.kerberos.service.name",
 )
-"""What a client may change of a listener while the broker runs."""
+"""The settings of a listener that a client may change while the broker runs."""
 _log = logging.getLogger("ottla.server.logins")
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.server.security.client import ClientSecurity, Surroundings, check_enabled
-from ottla.server.security.mechanisms import JAAS_FILE, read_jaas_file
+from ottla.server.security.offered_mechanisms import JAAS_FILE, read_jaas_file
 from ottla.server.security.settings import ListenerSecurity
 
 if TYPE_CHECKING:

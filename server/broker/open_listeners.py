@@ -30,7 +30,11 @@ def warn_of_open_listeners(listeners: Iterable[ListenerAddress], settings: Curre
         if is_loopback(listener.host):
             continue
         if listener.protocol in LOGS_IN:
-            from ottla.server.security.mechanisms import ENABLED, HANDLER, SIGNED_HANDLERS  # such a broker has loaded them
+            from ottla.server.security.offered_mechanisms import (  # such a broker has loaded them
+                ENABLED,
+                HANDLER,
+                SIGNED_HANDLERS,
+            )
             from ottla.server.security.settings import ListenerSecurity
 
             security = ListenerSecurity(listener.name, listener.protocol, settings.texts, settings.values)

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from ottla.server.base.scheduler import Scheduler
     from ottla.server.metadata.cluster import Pass
     from ottla.server.metrics.sources import Sources
-    from ottla.server.partitions.cleaning import LogCleaning
+    from ottla.server.partitions.cleaning import LogCleaner
     from ottla.server.requests.context import BrokerContext
 
 FLUSH_PASS_INTERVAL_MS: Final = 1_000
-"""How often to look, at least, for flushes that are due because of a roll or flush.ms."""
+"""The longest time between two looks for flushes that are due because of a roll or flush.ms."""
 DELETE_PASS_INTERVAL_MS: Final = 1_000
-"""How often to look for files that are past their file.delete.delay.ms."""
+"""The time between two looks for files that are past their file.delete.delay.ms."""
 REMOVED_PASS_INTERVAL_MS: Final = 5_000
-"""How often to look for partitions whose directory somebody has removed. That lists the log directories, and takes about a
-microsecond a partition."""
+"""The time between two looks for partitions whose directory somebody has removed. A look lists the log directories, and takes
+about a microsecond a partition."""
 EXPIRE_TRANSACTIONAL_IDS: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"
 
 
@@ -103,24 +103,22 @@ class Compaction:
         self._logs = logs
         self._disk = disk
         self._sources = sources
-        self._cleaning: LogCleaning | None = None
+        self._cleaner: LogCleaner | None = None
 
     def run_pass(self) -> Awaitable[None] | None:
         """Compacts the logs that need it. Returns None while there is nothing to compact."""
-        if self._cleaning is None:
+        if self._cleaner is None:
             if not any("compact" in log.config.cleanup_policy for log in self._logs.logs.values()):
                 return None
-            from ottla.server.partitions.cleaning import LogCleaning
+            from ottla.server.partitions.cleaning import LogCleaner
 
             settings = self._context.settings
-            self._cleaning = LogCleaning(
-                self._logs, self._disk, self._context.clock, self._context.random, lambda: settings.values
-            )
+            self._cleaner = LogCleaner(self._logs, self._disk, self._context.clock, self._context.random, lambda: settings.values)
             if self._sources is not None:
-                self._sources.cleaner = self._cleaning.cleaner
-        return self._cleaning.run_pass()
+                self._sources.cleaner = self._cleaner.manager
+        return self._cleaner.run_pass()
 
     def stop(self) -> None:
         """Stops the cleaning that is in progress."""
-        if self._cleaning is not None:
-            self._cleaning.stop()
+        if self._cleaner is not None:
+            self._cleaner.stop()

@@ -28,7 +28,7 @@ DEATHS_WITHIN_S: Final = 60.0
 SOON_S: Final = 1.0
 """A process that ends so soon has died, whatever its exit code is."""
 STOP_S: Final = 3.0
-"""How long a stop waits for the process before it kills it."""
+"""The time for which a stop waits for the process before killing it."""
 REFUSED_AT_ONCE: Final = 16
 MOST_REFUSED: Final = 64
 """So many connections that were refused are open at a time: the broker's descriptors are for its clients."""

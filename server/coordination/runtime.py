@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.server.shards")
 
 LOAD_SLICE_SECONDS: Final = 0.01
-"""How long shards are loaded before others may come first, all of them together."""
+"""The time for which shards, all of them together, are loaded before others may come first."""
 DAMAGED_RETRY_SECONDS: Final = 60.0
 """A damaged partition is read again at most this often. Every attempt reads it up to the damage, and as a repair needs the broker
 stopped, only bytes that were wrong in memory are right the next time."""

@@ -36,11 +36,11 @@ class Place(IntEnum):
     PRESENCE = 5
     """A broker in a quorum first of all looks whether it stood still (server/broker/absence.py)."""
     WAITS = 6
-    """What a test waits for may come about with any request, also with one that gets no further."""
+    """Any request, also one that gets no further, may bring about what a test waits for."""
     GROUPS = 7
-    """Who watches a group (server/inspect/group_watch.py) sees what its members ask and what they are told in the end."""
+    """Whoever watches a group (server/inspect/group_watch.py) sees what its members ask and what they are told in the end."""
     REQUESTS = 8
-    """Who watches requests (server/inspect/request_watch.py) sees all that a client asks, and what it is told."""
+    """Whoever watches requests (server/inspect/request_watch.py) sees all that a client asks, and what it is told."""
 
 
 class Chain:

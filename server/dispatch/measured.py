@@ -40,7 +40,7 @@ class RequestCounts:
         self.took_ns = 0
         """The sum of these times."""
         self.errors: dict[int, int] = {}
-        """How often each error code was answered."""
+        """The number of times that each error code was answered."""
 
 
 class Stopwatch:

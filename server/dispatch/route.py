@@ -60,7 +60,7 @@ class Route:
         self.head = _HEAD_TAGS if flexible else HEAD
         """Packs the size and the correlation id, and in flexible versions the header's tagged fields, of which there are none."""
         self.head_bytes: int = self.head.size - SIZE_BYTES
-        """What the head adds to the size of a frame."""
+        """The number of bytes that the head adds to a frame."""
         self.regions = plan.traits.answers_with_regions
         """True if the answer may hold regions of files, so that its parts must not be joined."""
 
@@ -127,7 +127,7 @@ class Waiting(NamedTuple):
     route: Route
     request: Request
     started: int = 0
-    """When the request came, in the ticks of a route that measures; 0 for all other routes."""
+    """The time at which the request came, in the ticks of a route that measures; 0 for all other routes."""
 
 
 def log_failure(error: BaseException, request: Request) -> CloseConnection:

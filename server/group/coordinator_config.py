@@ -32,7 +32,7 @@ class GroupCoordinatorConfig:
     offsets_retention_ms: int = 7 * 24 * 60 * _MS_PER_MINUTE
     offsets_codec: int = compression.NONE
     write_timeout_ms: int = 5_000
-    """How long an answer waits until what it is about is replicated."""
+    """The longest time that an answer waits for what it is about to be replicated."""
     broker: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
     """All of the broker's settings by name; the newer protocols read theirs from here (modern/group_configs.py)."""
 

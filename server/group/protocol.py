@@ -148,7 +148,7 @@ class ShardContext(Protocol):
     groups: dict[str, Group]
     """All groups of the shard by id, of any kind. Only `replay` may change it."""
     loading: bool
-    """Whether the partition is still being replayed from its beginning."""
+    """True while the partition is still being replayed from its beginning."""
 
     def protocol(self, wanted: type[P]) -> P:
         """Returns the shard's protocol of another kind, for groups that change their kind."""

@@ -61,7 +61,7 @@ RECORDS_A_PIECE: Final = 500
 GROUPS_A_STEP: Final = 100
 """So many groups are looked at before others may come first."""
 RETRY_SECONDS: Final = 1.0
-"""How soon the offsets of a deleted topic are deleted, after too few replicas were in sync for that."""
+"""The time after which deleting the offsets of a deleted topic is tried again when too few replicas were in sync for that."""
 TOMBSTONE_BYTES = 300  # the most that a tombstone takes beside its group id: a topic name of 249 bytes, a partition, framing
 
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial, wraps
 from typing import Any, Final, TypeVar
 
-from ottla.server.base.answers import kept, map_answer
+from ottla.server.base.answers import keep_running, map_answer
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, take_steps
@@ -80,7 +80,7 @@ def answered(answer: Any) -> Steps[Any]:
     if answer is None or isinstance(answer, WireStruct):
         return answer
     if not isinstance(answer, Promise):
-        answer = asyncio.shield(kept(answer))
+        answer = asyncio.shield(keep_running(answer))
     yield answer
     if answer.cancelled():
         raise CloseConnection("its request was cancelled")

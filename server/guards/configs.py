@@ -63,7 +63,7 @@ def _take_refused(body: Any, operation: Operation, ask: Ask, answer: Callable[[E
 
 @in_turns
 def describe_configs(ask: Ask, handle: Handle, body: DescribeConfigsRequest, request: Request) -> Steps[Any]:
-    """DESCRIBE_CONFIGS."""
+    """Asks for DESCRIBE_CONFIGS on each resource."""
     if any(each.resource_type not in _CODES for each in body.resources):
         return handle(body, request)  # which refuses all of them
     refused = yield from _take_refused(body, Operation.DESCRIBE_CONFIGS, ask, DescribeConfigsResult)
@@ -79,13 +79,13 @@ def describe_configs(ask: Ask, handle: Handle, body: DescribeConfigsRequest, req
 
 @in_turns
 def alter_configs(ask: Ask, handle: Handle, body: AlterConfigsRequest, request: Request) -> Steps[Any]:
-    """ALTER_CONFIGS."""
+    """Asks for ALTER_CONFIGS on each resource."""
     return (yield from _alter(ask, handle, body, request, AlterConfigsResourceResponse))
 
 
 @in_turns
 def incremental_alter_configs(ask: Ask, handle: Handle, body: IncrementalAlterConfigsRequest, request: Request) -> Steps[Any]:
-    """ALTER_CONFIGS."""
+    """Asks for ALTER_CONFIGS on each resource."""
     return (yield from _alter(ask, handle, body, request, IncrementalResponse))
 
 

@@ -51,7 +51,7 @@ _OF_GROUP, _OF_TRANSACTION, _OF_SHARE_PARTITION = range(3)
 
 @in_turns
 def find_coordinator(ask: Ask, handle: Handle, body: FindCoordinatorRequest, request: Request) -> Steps[Any]:
-    """DESCRIBE on each group or transactional id; CLUSTER_ACTION for share partitions."""
+    """Asks for DESCRIBE on each group or transactional id, and for CLUSTER_ACTION if the keys are share partitions."""
     several = request.api_version >= _SEVERAL_SINCE
     keys = body.coordinator_keys if several else [body.key]
     codes = yield from make_each(keys, lambda key: _cannot_find(key, body.key_type, ask))
@@ -114,7 +114,7 @@ def leave_group(ask: Ask, handle: Handle, body: LeaveGroupRequest, request: Requ
 
 @in_turns
 def list_groups(ask: Ask, handle: Handle, body: ListGroupsRequest, request: Request) -> Steps[Any]:
-    """DESCRIBE on the cluster shows all groups, DESCRIBE on a group this one; the others are hidden."""
+    """Asks for DESCRIBE on the cluster, with which all groups are shown, or else on each group; the others are hidden."""
     if ask.cluster(Operation.DESCRIBE, quiet=True):
         return handle(body, request)
     answer: ListGroupsResponse = yield from answered(handle(body, request))
@@ -124,7 +124,7 @@ def list_groups(ask: Ask, handle: Handle, body: ListGroupsRequest, request: Requ
 
 @in_turns
 def describe_groups(ask: Ask, handle: Handle, body: DescribeGroupsRequest, request: Request) -> Steps[Any]:
-    """DESCRIBE on each group."""
+    """Asks for DESCRIBE on each group."""
     names = dict.fromkeys(body.groups)
     refused = dict.fromkeys((yield from select(names, lambda name: not ask.group(Operation.DESCRIBE, name))))
     body.groups = [name for name in body.groups if name not in refused]
@@ -149,7 +149,7 @@ def _set_operations(groups: Iterable[Any], ask: Ask) -> Steps[None]:
 def consumer_group_describe(
     ask: Ask, handle: Handle, body: consumer_messages.ConsumerGroupDescribeRequest, request: Request
 ) -> Steps[Any]:
-    """DESCRIBE on each group, and on all topics of its members."""
+    """Asks for DESCRIBE on each group, and on all topics of its members."""
     return (yield from _describe(ask, handle, body, request, consumer_messages.DescribedGroup, _consumers_topics))
 
 
@@ -157,7 +157,7 @@ def consumer_group_describe(
 def share_group_describe(
     ask: Ask, handle: Handle, body: share_messages.ShareGroupDescribeRequest, request: Request
 ) -> Steps[Any]:
-    """DESCRIBE on each group, and on all topics of its members."""
+    """Asks for DESCRIBE on each group, and on all topics of its members."""
     return (yield from _describe(ask, handle, body, request, share_messages.DescribedGroup, _share_consumers_topics))
 
 
@@ -165,7 +165,7 @@ def share_group_describe(
 def streams_group_describe(
     ask: Ask, handle: Handle, body: streams_messages.StreamsGroupDescribeRequest, request: Request
 ) -> Steps[Any]:
-    """DESCRIBE on each group, and on all topics of its topology."""
+    """Asks for DESCRIBE on each group, and on all topics of its topology."""
     return (yield from _describe(ask, handle, body, request, streams_messages.DescribedGroup, _topologys_topics))
 
 
@@ -220,7 +220,7 @@ def _topologys_topics(group: streams_messages.DescribedGroup) -> set[str]:
 
 @in_turns
 def delete_groups(ask: Ask, handle: Handle, body: DeleteGroupsRequest, request: Request) -> Steps[Any]:
-    """DELETE on each group."""
+    """Asks for DELETE on each group."""
     names = dict.fromkeys(body.groups_names)
     refused = dict.fromkeys((yield from select(names, lambda name: not ask.group(Operation.DELETE, name))))
     body.groups_names = [name for name in body.groups_names if name not in refused]

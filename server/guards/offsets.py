@@ -131,7 +131,7 @@ def _refuse_txn_commits(topics: Sequence[Any], code: ErrorCode) -> Steps[list[Tx
 
 @in_turns
 def offset_delete(ask: Ask, handle: Handle, body: OffsetDeleteRequest, request: Request) -> Steps[Any]:
-    """DELETE on the group, then READ on each topic."""
+    """Asks for DELETE on the group, then READ on each topic."""
     if not ask.group(Operation.DELETE, body.group_id):
         return OffsetDeleteResponse(GROUP)
     names = dict.fromkeys(topic.name for topic in body.topics)
@@ -160,7 +160,7 @@ def offset_delete(ask: Ask, handle: Handle, body: OffsetDeleteRequest, request: 
 
 @in_turns
 def offset_fetch(ask: Ask, handle: Handle, body: OffsetFetchRequest, request: Request) -> Steps[Any]:
-    """DESCRIBE on each group, then on each topic. Where all that is committed is asked for, other topics are hidden."""
+    """Asks for DESCRIBE on each group, then on each topic. Where all that is committed is asked for, other topics are hidden."""
     if request.api_version >= _SEVERAL_SINCE:
         return (
             yield from guard_each_group(

@@ -141,7 +141,7 @@ def _refused_topic(topic: TopicProduceData, code: ErrorCode) -> TopicProduceResp
 
 @in_turns
 def list_offsets(ask: Ask, handle: Handle, body: ListOffsetsRequest, request: Request) -> Steps[Any]:
-    """DESCRIBE on each topic."""
+    """Asks for DESCRIBE on each topic."""
     refused = yield from select(body.topics, lambda topic: not ask.topic(Operation.DESCRIBE, topic.name))
     if not refused:
         return handle(body, request)
@@ -163,7 +163,7 @@ def _refused_list_offsets(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
 
 @in_turns
 def offset_for_leader_epoch(ask: Ask, handle: Handle, body: OffsetForLeaderEpochRequest, request: Request) -> Steps[Any]:
-    """DESCRIBE on each topic, or CLUSTER_ACTION, which other brokers have."""
+    """Asks for DESCRIBE on each topic, or CLUSTER_ACTION, which other brokers have."""
     if ask.cluster(Operation.CLUSTER_ACTION, quiet=True):
         return handle(body, request)
     refused = yield from select(body.topics, lambda topic: not ask.topic(Operation.DESCRIBE, topic.topic))
@@ -186,7 +186,7 @@ def _refused_epochs(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
 
 @in_turns
 def delete_records(ask: Ask, handle: Handle, body: DeleteRecordsRequest, request: Request) -> Steps[Any]:
-    """DELETE on each topic."""
+    """Asks for DELETE on each topic."""
     refused = yield from select(body.topics, lambda topic: not ask.topic(Operation.DELETE, topic.name))
     if not refused:
         return handle(body, request)

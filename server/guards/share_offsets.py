@@ -32,7 +32,7 @@ _Group = describe_messages.DescribeShareGroupOffsetsResponseGroup
 def describe_share_group_offsets(
     ask: Ask, handle: Handle, body: describe_messages.DescribeShareGroupOffsetsRequest, request: Request
 ) -> Steps[Any]:
-    """DESCRIBE on each group, and on each topic. Where all topics are asked for, the others are hidden."""
+    """Asks for DESCRIBE on each group, and on each topic. Where all topics are asked for, the others are hidden."""
     return (
         yield from guard_each_group(
             ask,
@@ -105,7 +105,7 @@ def alter_share_group_offsets(
 def delete_share_group_offsets(
     ask: Ask, handle: Handle, body: delete_messages.DeleteShareGroupOffsetsRequest, request: Request
 ) -> Steps[Any]:
-    """DELETE on the group, and READ on each topic."""
+    """Asks for DELETE on the group, and READ on each topic."""
     if not ask.group(Operation.DELETE, body.group_id):
         return delete_messages.DeleteShareGroupOffsetsResponse(error_code=GROUP, error_message=TEXTS[GROUP])
     refused = yield from select(body.topics, lambda topic: not ask.topic(Operation.READ, topic.topic_name))

@@ -58,7 +58,7 @@ def _visible(names: Iterable[str], ask: Ask, *, quiet: bool) -> Steps[list[str]]
 
 @in_turns
 def metadata(ask: Ask, handle: Handle, body: MetadataRequest, request: Request) -> Steps[Any]:
-    """DESCRIBE on each topic; CREATE on the cluster or the topic for one that is to be created, asked for after DESCRIBE.
+    """Asks for DESCRIBE on each topic, and after that, for one that is to be created, for CREATE on the cluster or the topic.
 
     Where all topics are asked for, the others are hidden. Brokers are always shown.
     """
@@ -135,7 +135,7 @@ def cluster_operations(ask: Ask) -> int:
 def describe_topic_partitions(
     ask: Ask, handle: Handle, body: DescribeTopicPartitionsRequest, request: Request
 ) -> Steps[DescribeTopicPartitionsResponse]:
-    """DESCRIBE on each topic. Where all topics are asked for, the others are hidden, although not from the audit log."""
+    """Asks for DESCRIBE on each topic. Where all topics are asked for, the others are hidden, although not from the audit log."""
     asked = dict.fromkeys(topic.name for topic in body.topics)
     names = yield from _visible(tuple(asked or request.broker.metadata.topics), ask, quiet=False)
     refused = [DescribeTopicPartitionsResponseTopic(TOPIC, name) for name in sorted(asked.keys() - set(names))]
@@ -164,7 +164,8 @@ def _refused_once(times: Counter[str], operation: Operation, ask: Ask) -> Steps[
 
 @in_turns
 def create_topics(ask: Ask, handle: Handle, body: CreateTopicsRequest, request: Request) -> Steps[Any]:
-    """CREATE on the cluster, or on each topic. Who may not DESCRIBE_CONFIGS of a topic is not told its settings."""
+    """Asks for CREATE on the cluster, or else on each topic. A client that may not DESCRIBE_CONFIGS of a topic is not told its
+    settings."""
     times = Counter(topic.name for topic in body.topics)
     refused: dict[str, None] = {}
     if not ask.cluster(Operation.CREATE, quiet=True):
@@ -188,7 +189,7 @@ def create_topics(ask: Ask, handle: Handle, body: CreateTopicsRequest, request: 
 
 @in_turns
 def delete_topics(ask: Ask, handle: Handle, body: DeleteTopicsRequest, request: Request) -> Steps[Any]:
-    """DELETE on each topic. Who names a topic by its id is told its name only with DESCRIBE."""
+    """Asks for DELETE on each topic. A client that names a topic by its id is told its name only with DESCRIBE."""
     refused = []
     wanted = []
     for at, topic in enumerate([*body.topics, *(DeleteTopicState(name) for name in body.topic_names)], 1):
@@ -217,7 +218,7 @@ def delete_topics(ask: Ask, handle: Handle, body: DeleteTopicsRequest, request: 
 
 @in_turns
 def create_partitions(ask: Ask, handle: Handle, body: CreatePartitionsRequest, request: Request) -> Steps[Any]:
-    """ALTER on each topic."""
+    """Asks for ALTER on each topic."""
     times = Counter(topic.name for topic in body.topics)
     refused = yield from _refused_once(times, Operation.ALTER, ask)
     if not refused:

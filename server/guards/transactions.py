@@ -101,7 +101,7 @@ def end_txn(ask: Ask, handle: Handle, body: EndTxnRequest, request: Request) -> 
 
 @in_turns
 def describe_transactions(ask: Ask, handle: Handle, body: DescribeTransactionsRequest, request: Request) -> Steps[Any]:
-    """DESCRIBE on each transactional id; topics without DESCRIBE are hidden."""
+    """Asks for DESCRIBE on each transactional id; topics without DESCRIBE are hidden."""
     names = dict.fromkeys(body.transactional_ids)
     refused = dict.fromkeys((yield from select(names, lambda name: not ask.transaction(Operation.DESCRIBE, name))))
     body.transactional_ids = [name for name in body.transactional_ids if name not in refused]
@@ -120,7 +120,7 @@ def describe_transactions(ask: Ask, handle: Handle, body: DescribeTransactionsRe
 
 @in_turns
 def list_transactions(ask: Ask, handle: Handle, body: ListTransactionsRequest, request: Request) -> Steps[Any]:
-    """DESCRIBE on each transactional id; the others are hidden."""
+    """Asks for DESCRIBE on each transactional id; the others are hidden."""
     answer: ListTransactionsResponse = yield from answered(handle(body, request))
     answer.transaction_states = yield from select(
         answer.transaction_states, lambda state: ask.transaction(Operation.DESCRIBE, state.transactional_id, quiet=True)

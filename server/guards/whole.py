@@ -196,4 +196,4 @@ _REFUSALS: Final[dict[str, Callable[[Any], WireStruct]]] = {
     "alter_replica_log_dirs": _alter_replica_log_dirs,
     "write_txn_markers": _write_txn_markers,
 }
-"""What is answered where an answer has places for the errors of what the request names, or is odd otherwise."""
+"""The refusals of the APIs whose answers have places for the errors of what a request names, or are odd otherwise."""

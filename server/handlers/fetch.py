@@ -174,17 +174,17 @@ class _Fetch:
         self._follower = replica_id >= 0
         self._rack = body.rack_id
         self._is_special = replica_id >= 0 or (request.broker.read_replicas is not None and body.rack_id != "")
-        """Whether not even a leader treats it as a plain consumer's."""
+        """True if not even a leader treats it as a plain consumer's."""
         self._tells_followers = replica_id >= 0 and request.broker.read_replicas is not None
-        """Whether a follower's fetch is answered as soon as the high watermark moves, because consumers read from there."""
+        """True if a follower's fetch is answered as soon as the high watermark moves, because consumers read from there."""
         self._is_stranger = replica_id >= 0 and _is_stranger(request)
         self._is_first = True
-        """Whether the attempt is the first: a follower's fetch says only once how far it has come."""
+        """True if the attempt is the first: a follower's fetch says only once how far it has come."""
         self._read_committed = body.isolation_level == READ_COMMITTED
         self._max_bytes = min(body.max_bytes, request.broker.config.values["fetch.max.bytes"])
         self._min_bytes = min(body.min_bytes, self._max_bytes)
         self._unknown: int | None = None
-        """How many of its partitions did not exist, or were refused, at the previous attempt; None before the first."""
+        """The number of its partitions that did not exist, or were refused, at the previous attempt; None before the first."""
 
     def replicas(self) -> list[Replica]:
         """Returns the partitions that the request waits for."""

@@ -78,7 +78,7 @@ from ottla.wire.messages.produce import (
 from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
-    from ottla.server.txn.produced import Produced
+    from ottla.server.txn.transactional_produce import Produced
 
 TRAITS = Traits(
     Inside(Need(Operation.WRITE, Resource.TRANSACTIONAL_ID), Need(Operation.WRITE, Resource.TOPIC)),
@@ -380,7 +380,7 @@ def _find_unverified(
     """Returns the partitions to refuse, with their errors, because they are not in the transaction and cannot be added to it; or
     a promise of them.
     """
-    from ottla.server.txn.produced import Verification, find_unverified  # not loaded by brokers without transactions
+    from ottla.server.txn.transactional_produce import Verification, find_unverified  # not loaded by brokers without transactions
 
     broker, version = request.broker, request.api_version
     add = version >= TRANSACTIONS_V2_SINCE

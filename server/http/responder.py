@@ -30,9 +30,9 @@ MAX_HEAD_BYTES: Final = 8 * 1024
 MAX_BODY_BYTES: Final = 1024 * 1024
 MAX_CONNECTIONS: Final = 32
 REQUEST_SECONDS: Final = 10
-"""How long a client may take to send a whole request."""
+"""The time that a client may take to send a whole request."""
 ANSWER_SECONDS: Final = 60
-"""How long the answer may take to be made and to be read by the client."""
+"""The time within which the answer must be made and read by the client."""
 PLAIN: Final = "text/plain; charset=utf-8"
 _FOLDED: Final = re.compile(rb"\n[ \t]")
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
@@ -52,8 +52,8 @@ class Page(NamedTuple):
     content_type: str = PLAIN
     is_long: bool = False
     size: int | None = None
-    """How many bytes the pieces have together, if they are not to be collected but sent as they are made, no faster than the
-    client reads them. If making one fails, the connection ends in the middle."""
+    """The number of bytes that the pieces have together, if they are not to be collected but sent as they are made, no faster
+    than the client reads them. If making one fails, the connection ends in the middle."""
 
 
 class LongPoll:

@@ -13,7 +13,7 @@ from ottla.server.inspect.transactions import describe_transaction, describe_tra
 LONGEST_SESSION: Final = 64
 
 
-def who(subject: Subject) -> dict[str, Any]:
+def identify(subject: Subject) -> dict[str, Any]:
     """Returns which broker this is, and since when it is up; None while it starts or stops."""
     broker = subject.broker
     return {

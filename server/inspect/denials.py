@@ -36,7 +36,7 @@ class Denials:
         self.since_ms = now_ms()
         self._kept: dict[_Key, tuple[int, int]] = {}
         self._names: Counter[str] = Counter()
-        """How many denials are kept of each principal."""
+        """The number of denials that are kept of each principal."""
 
     def note(self, asking: Asking, api: str, operation: Operation, resource: Resource, name: str) -> None:
         """Notes one denial, and forgets another one if there are too many."""

@@ -31,7 +31,7 @@ class Noted:
     def __init__(self, offset: int) -> None:
         self.times = 0
         self.before = 0
-        """How many uses of the client's session are in `times`, or were before the partition was in it."""
+        """The number of uses of the client's session that are in `times` or came before the partition was in it."""
         self.first_offset = self.last_offset = offset
         self.max_bytes = 0
         self.is_out_of_range = self.is_read_committed = False

@@ -35,7 +35,7 @@ class Position(NamedTuple):
     topic: str
     partition: int
     offset: int | None
-    """What is committed, or where a share group starts."""
+    """The committed offset, or the one at which a share group starts."""
     lag: int | None
     metadata: str = ""
     committed_ms: int | None = None

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ottla.server.inspect.answers import end_session, group, groups, transactions, who
+from ottla.server.inspect.answers import end_session, group, groups, identify, transactions
 from ottla.server.inspect.denials import decision, denials
 from ottla.server.inspect.state import connected, followers, health, open_transactions, requests, traffic
 from ottla.server.inspect.subject import BadQuestion, NoSuch, Subject
@@ -25,7 +25,7 @@ from ottla.server.inspect.watched_requests import unwatch_requests, watch_reques
 MAX_ANSWER_BYTES: Final = 4 << 20
 
 QUESTIONS: Final[Mapping[str, Callable[..., Any]]] = {
-    "who": who,
+    "who": identify,
     "groups": groups,
     "group": group,
     "transactions": transactions,
@@ -46,7 +46,7 @@ QUESTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "end_session": end_session,
 }
 SHOWS_NOTHING: Final = frozenset({"end_session"})
-"""What is answered also where the inside is not shown."""
+"""The questions that are answered also where the inside is not shown."""
 
 _log: Final = logging.getLogger("ottla.server.inspect")
 

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from ottla.wire.api import Api
 
 MOST_ELEMENTS: Final = 20
-"""How many elements of each list are shown."""
+"""The most elements of each list that are shown."""
 MOST_FIELDS: Final = 8_192
-"""How many characters the fields of one message may have."""
+"""The most characters that the fields of one message may have."""
 WITH_CREDENTIALS: Final = frozenset(
     ("SaslAuthenticate", "AlterUserScramCredentials", "CreateDelegationToken", "DescribeDelegationToken", "RenewDelegationToken")
 ) | {"ExpireDelegationToken", "AlterConfigs", "IncrementalAlterConfigs"}

@@ -28,7 +28,7 @@ MOST_SECONDS: Final = 60.0
 SPARE_SECONDS: Final = 10.0
 """For so long beyond the time that was asked for, what was seen may still be fetched."""
 MOST_AT_ONCE: Final = 8
-"""How many groups are watched at a time; each costs something for every fetch."""
+"""The most groups that are watched at a time; each costs something for every fetch."""
 
 
 class GroupWatches:

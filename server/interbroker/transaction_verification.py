@@ -36,7 +36,7 @@ logger = logging.getLogger("ottla.server.txn")
 BATCHED_SINCE: Final = 4
 """The first version that brokers send to each other."""
 _UNCLEAR: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
-"""What a producer gets for an answer that says nothing about its partition: it asks again."""
+"""The error that a producer gets for an answer that says nothing about its partition: it asks again."""
 
 
 class VerificationChannel:

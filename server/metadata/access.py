@@ -55,7 +55,7 @@ MAX_COMPARISONS: Final = 2_000_000
 RULES_A_STEP: Final = 100
 """So many rules are made, or compared with a filter, before others may come first: about 0.3 ms."""
 _BYTES_OF_NUMBERS: Final = 20
-"""What an answer has about a rule takes so many bytes beside its texts, or a few less."""
+"""The most bytes that an answer needs for a rule in addition to its texts; some rules need a few less."""
 
 
 class Filter(NamedTuple):
@@ -191,7 +191,7 @@ def delete(image: MetadataImage, most_bytes: int, request: DeleteAclsRequest) ->
     """
     deletion = _Deletion(list(rules(image)))
     times: list[int] = []
-    """How often the request has each of the filters that differ."""
+    """The number of times that the request has each of the filters that differ."""
     positions: dict[Filter, int] = {}
     named: list[int] = []
     """The positions of the request's filters among those that differ."""
@@ -225,7 +225,7 @@ class _Deletion:
         self.records: dict[bytes, WireStruct] = {}
         self.answer_bytes = 0
         self._found: dict[bytes, tuple[DeleteAclsMatchingAcl, int]] = {}
-        """What the answer says about a rule, and its bytes there, by the rule's id."""
+        """The element of the answer that describes a rule, and its bytes there, by the rule's id."""
 
     def find(self, wanted: Filter, times: int) -> Generator[None, None, DeleteAclsFilterResult]:
         """Makes steps that return the result of a filter that the answer has so many times."""

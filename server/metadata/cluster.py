@@ -45,16 +45,17 @@ class Tie(NamedTuple):
     metadata_age_s: float
     """Time since the Fetch was sent whose answer the image has in full."""
     last_applied_ms: int
-    """When the controllers wrote the last record that the image has, by their clock."""
+    """The time at which the controllers wrote the last record that the image has, by their clock."""
 
 
 class Cluster(ABC):
     """The broker's view of its cluster; the module's docstring says how it is used."""
 
     isr_changes: IsrChanges | None = None
-    """What takes changes of in-sync replicas to the controllers; None where this broker is its own, since then nobody follows."""
+    """The channel that takes changes of in-sync replicas to the controllers; None where this broker is its own, since then nobody
+    follows."""
     withdrawals: Withdrawals | None = None
-    """What has damaged replicas led by other brokers; None where this broker is its own controller."""
+    """The channel that has other brokers lead damaged replicas; None where this broker is its own controller."""
     look: Callable[[], None] | None = None
     """Is to be called before each request is served: it notices that this broker stood still, while others may have taken over.
     None where nobody can."""

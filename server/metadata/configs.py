@@ -76,7 +76,7 @@ class AlterationInParts(InParts[_Resource, Refusal]):
         self._validate_only = validate_only
         self._times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
         self._made = self._made_before = 0
-        """How many records the operation has by now, and had before the present part."""
+        """The number of records that the operation has by now, and that it had before the present part."""
 
     @abstractmethod
     def alter(self, resource: _Resource) -> list[ConfigRecord]:

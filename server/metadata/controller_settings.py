@@ -65,7 +65,7 @@ class ControllerSettings:
             and self._value("controller.quorum.bootstrap.servers")
             and not self._value("controller.quorum.voters")
         )
-        """Whether the voters are kept in the metadata log (KIP-853) instead of listed in the configuration."""
+        """True if the voters are kept in the metadata log (KIP-853) instead of listed in the configuration."""
 
     @property
     def broker_values(self) -> Mapping[str, Any]:

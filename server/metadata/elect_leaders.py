@@ -1,4 +1,5 @@
-"""ElectLeaders: the rules, as functions of the image. An administrator asks for elections; a start holds its own (elections.py).
+"""ElectLeaders: the rules, as functions of the image. An administrator asks for elections; what the
+start of a standalone broker elects is in standalone_elections.py.
 
 There are two kinds, by Kafka's numbers. A *preferred* election (0) makes the first replica of a partition leader again, if it is
 alive and has all that was committed; otherwise the leader stays or, if there is none, any replica with all that was committed

@@ -2,9 +2,9 @@
 
 A replica that leaves the in-sync replicas when there are only `min.insync.replicas` of them stays eligible to lead, because it
 has all that was committed. Which replicas are eligible, and which one wins, is decided where partitions change:
-lost_directories.py, elections.py, elect_leaders.py. All nodes must use the same number. So it is recorded for the whole cluster,
-by the first leader or when the feature is turned on, cannot be removed, and cannot be set for one broker. When it changes, no
-replica stays eligible.
+lost_directories.py, standalone_elections.py, elect_leaders.py. All nodes must use the same number. So it is recorded for the
+whole cluster, by the first leader or when the feature is turned on, cannot be removed, and cannot be set for one broker. When
+it changes, no replica stays eligible.
 """
 
 from __future__ import annotations

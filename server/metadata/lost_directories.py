@@ -3,7 +3,7 @@
 It is what Kafka's controller does when a heartbeat names offline directories: the broker stays registered with those that work,
 and leaves the in-sync replicas of each partition that lay in the others. If no in-sync replica is left, the partition has no
 leader, and the replica that went last is eligible to lead again (KIP-966) or, if the cluster does not have that feature, stays in
-sync. So a start that finds the directory in order makes it leader again (elections.py).
+sync. So a start that finds the directory in order makes it leader again (standalone_elections.py).
 """
 
 from __future__ import annotations

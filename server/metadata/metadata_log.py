@@ -123,7 +123,7 @@ class MetadataLog:
         self.last_append_ms = 0
         self._transactions = Transactions()
         self._offsets_missing = False
-        """Whether batches are gone from the log, as after `ottla log repair --skip`."""
+        """True if batches are gone from the log, as after `ottla log repair --skip`."""
         self._latest_epoch = 0
         self.epoch = -1
 

@@ -24,7 +24,7 @@ LONGEST_MESSAGE: Final = 8_000
 quote the client."""
 
 PART_SIZE: Final = 256
-"""How many topics and records a part of an operation has, at most or with the topic that fills it. That takes about 10 ms."""
+"""The number of topics and records that a part of an operation has at most, or with the topic that fills it: about 10 ms."""
 
 _Answer = TypeVar("_Answer")
 _Topic = TypeVar("_Topic")
@@ -53,14 +53,14 @@ class Caller(NamedTuple):
     client_id: str | None
     api_version: int
     by_delegation_token: bool = False
-    """Whether the client logged in by a delegation token, which may not be used to get another one."""
+    """True if the client logged in by a delegation token, which may not be used to get another one."""
 
 
 class Permits:
     """Says how much a client may change now: everything, unless a quota limits it (server/quotas)."""
 
     throttle_time_ms = 0
-    """How long the client is to pause because of what was taken or refused."""
+    """The time for which the client is to pause because of what was taken or refused."""
 
     def take(self, partitions: int) -> None:
         """Asks to make or remove so many partitions. Raises Refused with 89 THROTTLING_QUOTA_EXCEEDED."""
@@ -94,13 +94,13 @@ class InParts(ABC, Generic[_Topic, _Result]):
     def __init__(self, topics: Iterable[_Topic], permits: Permits) -> None:
         self.results: list[_Result] = []
         self.size = 0
-        """How many topics and records the present part has."""
+        """The number of topics and records in the present part."""
         self._topics = deque(topics)
         self._planned: list[_Topic] = []
         """The topics of the present part."""
         self._permits = permits
         self._taken = 0
-        """How many permits the present part has taken."""
+        """The number of permits that the present part has taken."""
 
     @abstractmethod
     def plan_topic(self, topic: _Topic) -> tuple[Sequence[WireStruct], _Result]:

@@ -52,7 +52,7 @@ class NewPartitionsInParts(InParts[_Topic, _Result]):
     """An operation on many topics that makes partitions, within the limit. With `validate_only` it has no records."""
 
     _limit: PartitionLimit
-    """What the topics of the present part may still take."""
+    """The limit on what the topics of the present part may still take."""
 
     def __init__(
         self,

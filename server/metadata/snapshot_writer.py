@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 BATCH_RECORDS: Final = 1024
 STEP_RECORDS: Final = 64
-"""How many records a step encodes, which takes about half a millisecond."""
+"""The number of records that a step encodes, which takes about half a millisecond."""
 
 
 class SnapshotWriter:

@@ -71,16 +71,16 @@ if TYPE_CHECKING:
 
 PRODUCER_IDS_BLOCK: Final = 1000
 _ENCODED_AT_ONCE: Final = 1_000
-"""How many records are encoded without a turn of the event loop, which takes less than 10 ms."""
+"""The number of records that are encoded without a turn of the event loop, which takes less than 10 ms."""
 _ENCODED_A_STEP: Final = 100
-"""How many records of an operation that takes effect as a whole are encoded before others may come first: about 0.3 ms."""
+"""The number of records of an operation taking effect as a whole that are encoded before others may come first: about 0.3 ms."""
 LARGEST_CHANGE: Final = 8 * 1024 * 1024
 """The most bytes of records in an operation that takes effect as a whole. Kafka's controller writes no larger batches; they are
 on the disk before anybody else is served."""
 _MOST_NAMED: Final = 10
 """So many topics are named in a line of the log about many."""
 _PLANS: Final = 3
-"""How often a large part is planned at most, before it is written without a turn of the event loop."""
+"""The most times that a large part is planned before it is written without a turn of the event loop."""
 
 logger = logging.getLogger("ottla.server.metadata")
 _Answer = TypeVar("_Answer")

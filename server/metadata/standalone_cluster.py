@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from ottla.log.errors import StorageError
 from ottla.server.base.randomness import random_uuid
 from ottla.server.metadata.cluster import Cluster, Pass
-from ottla.server.metadata.elections import elect, resign
 from ottla.server.metadata.feature_levels import CONTROLLERS_REGISTER, SUPPORTED_FEATURES
 from ottla.server.metadata.image import BROKER, MIGRATING, UNASSIGNED, ConfigChanged, Endpoint, MetadataImage
+from ottla.server.metadata.standalone_elections import elect, resign
 from ottla.wire.messages.internal import register_broker_record as broker_record
 from ottla.wire.messages.internal import register_controller_record as controller_record
 from ottla.wire.primitives import WireStruct
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ottla.server.metadata.standalone import StandaloneController
 
 SNAPSHOT_PASS_INTERVAL_MS: Final = 1_000
-"""How often the broker checks whether the metadata log needs a snapshot."""
+"""The time between the broker's checks of whether the metadata log needs a snapshot."""
 
 logger = logging.getLogger("ottla.server.metadata")
 

@@ -69,11 +69,11 @@ class Creation(NewPartitionsInParts[CreatableTopic, CreatableTopicResult]):
         self._made: set[str] = set()
         """The names of the topics that this operation creates."""
         self._records = self._records_before = 0
-        """How many records the operation has by now, and had before the present part."""
+        """The number of records that the operation has by now, and that it had before the present part."""
         self._described: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
-        """What the answer says about the settings of the present part's topics, by what these set themselves."""
+        """The descriptions in the answer of the settings of the present part's topics, by what these set themselves."""
         self._refusal: Refused | None = None
-        """Why all topics are refused."""
+        """The reason why all topics are refused; None if they are not."""
         try:
             _check_whole([topic for topic in self._topics if topic.name != CLUSTER_METADATA], settings, request.timeout_ms)
         except Refused as refused:

@@ -9,17 +9,17 @@ from ottla.server.metrics.rows import Row, Rows
 from ottla.server.metrics.sources import Sources
 
 if TYPE_CHECKING:
-    from ottla.log.compaction.cleaner_manager import LogCleaner
+    from ottla.log.compaction.cleaner_manager import LogCleanerManager
 
 
-def _cleaner_row(value: Callable[[LogCleaner, Sources], float]) -> Rows:
+def _cleaner_row(value: Callable[[LogCleanerManager, Sources], float]) -> Rows:
     def rows(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
         yield (), value(sources.cleaner, sources) if sources.cleaner is not None else 0
 
     return rows
 
 
-def _directory_rows(value: Callable[[LogCleaner, str], int]) -> Rows:
+def _directory_rows(value: Callable[[LogCleanerManager, str], int]) -> Rows:
     def rows(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
         for directory in sources.logs.directories:
             yield (directory.path,), value(sources.cleaner, directory.path) if sources.cleaner is not None else 0
@@ -27,7 +27,7 @@ def _directory_rows(value: Callable[[LogCleaner, str], int]) -> Rows:
     return rows
 
 
-def _recopy_percent(cleaner: LogCleaner, _: Sources) -> int:
+def _recopy_percent(cleaner: LogCleanerManager, _: Sources) -> int:
     return 100 * cleaner.last.bytes_written // max(cleaner.last.bytes_read, 1)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ottla.log.compaction.cleaner_manager import LogCleaner
+    from ottla.log.compaction.cleaner_manager import LogCleanerManager
     from ottla.log.management.manager import LogManager
     from ottla.server.dispatch.measured import RequestMetrics
     from ottla.server.group.shard import GroupShard
@@ -26,7 +26,7 @@ class Sources:
     listeners: Sequence[Listener]
     logs: LogManager
     serving: bool = False
-    cleaner: LogCleaner | None = None
+    cleaner: LogCleanerManager | None = None
     """None until there is a compacted log."""
     cluster: Cluster | None = None
     loop_lag: LoopLag | None = None

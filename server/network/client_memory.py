@@ -40,7 +40,7 @@ TICK_S: Final = 0.1
 TICKS_PER_SAMPLE: Final = 10
 PATIENCE_S: Final = 5.0
 LONGEST_WAIT_S: Final = 15.0
-"""How long connections wait for room before others are closed. Clients give a request 30 s or more."""
+"""The longest time that connections wait for room before others are closed. Clients give a request 30 s or more."""
 
 
 class Holder(Protocol):
@@ -79,9 +79,9 @@ class ClientMemory:
         self.held = 0
         """The bytes that all connections hold."""
         self.waits = 0
-        """How often a connection had to wait for room."""
+        """The number of times that a connection had to wait for room."""
         self.evictions = 0
-        """How many connections were closed to make room, or because there was no memory for what they had announced."""
+        """The number of connections that were closed to make room, or because there was no memory for what they had announced."""
         self.connections: list[Iterable[Holder]] = []
         """The open connections, by listener."""
         self._waiting: dict[Holder, int] = {}  # with the tick since which each waits, the longest first

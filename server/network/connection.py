@@ -60,13 +60,13 @@ _SIZE: Final = Struct(">i")
 BACKLOG_FRAMES: Final = 256
 BACKLOG_BYTES: Final = 1024 * 1024
 FEW_BYTES: Final = 16 * 1024 if COMPILED else 0
-"""What a read of so many bytes brought is copied, so that its frames are `bytes`; the frames of a longer one stay views. Code
-that is not compiled gains nothing from that."""
+"""The size of the largest read whose bytes are copied, so that its frames are `bytes`; the frames of a longer one stay views.
+Code that is not compiled gains nothing from that."""
 HIGH_WATER: Final = 64 * 1024
 """With so many unsent bytes in the transport nothing more is served for this client until it has read them."""
 TURN_BYTES: Final = 128 * 1024
 REQUEST_COST: Final = 64
-"""What a request adds to its turn besides its answer, in bytes of answers."""
+"""The cost of a request within a turn, in addition to its answer, in bytes of answers."""
 
 
 class Connection(Sending):

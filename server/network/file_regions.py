@@ -11,7 +11,8 @@ from ottla.log.errors import StorageError
 
 PIECE_BYTES: Final = 256 * 1024
 TLS_PIECE_BYTES: Final = 64 * 1024
-"""What is read and encrypted at a time: larger pieces take OpenSSL's buffers through more memory than the caches hold."""
+"""The number of bytes that are read and encrypted at a time: larger pieces take OpenSSL's buffers through more memory than the
+caches hold."""
 
 
 def send_some(part: FileSlice, descriptor: int, transport: asyncio.Transport) -> None:

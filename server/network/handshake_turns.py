@@ -32,7 +32,7 @@ class HandshakeTurns(Generic[T]):
         self._under_way: dict[T, tuple[str, float]] = {}  # with the source, and when it began: the oldest first
         self._places: Counter[str] = Counter()  # how many of a source are under way
         self.waiting = 0
-        """How many clients are in line."""
+        """The number of clients in line."""
 
     @property
     def under_way(self) -> int:

@@ -49,7 +49,7 @@ class Sending(Holding):
 
     transport: asyncio.Transport
     peer: str
-    """Who the client is, for log lines."""
+    """The client's address, for log lines."""
     _fd: int
     """The transport's descriptor, -1 if answers must not go past the transport."""
 

@@ -31,7 +31,7 @@ class SocketSettings(NamedTuple):
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     failure_delay_ms: int = 100
-    """How long after a failed authentication the connection is closed."""
+    """The time from a failed authentication to the closing of the connection."""
 
     @classmethod
     def from_broker(cls, values: Mapping[str, Any]) -> SocketSettings:

@@ -35,7 +35,7 @@ from ottla.server.base.clock import sleep
 from ottla.server.network.connection import Connection
 from ottla.server.network.handshake_turns import PATIENCE_S, HandshakeTurns
 from ottla.server.network.listener import Listener
-from ottla.server.security.principal import distinguished_name, subject_of
+from ottla.server.security.certificate_names import distinguished_name, subject_of
 from ottla.server.security.tls import alert_of
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class TlsListener(Listener):
         super().__init__(name, context, dispatch, settings)
         self.tls = tls
         self.handshakes = 0
-        """How many handshakes have succeeded."""
+        """The number of handshakes that have succeeded."""
         self.failed_handshakes = 0
         self._sock: Socket | None = None
         self._accepting: asyncio.Task[None] | None = None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.server.replicas")
 
 RETRY_SECONDS: Final = 1.0
-"""How long after a failure for want of room the next attempt comes, which takes a fraction of a millisecond."""
+"""The time from a failure for want of room to the next attempt, which takes a fraction of a millisecond."""
 
 TopicIdPartition = tuple[bytes, int]
 """A partition's topic id and index. By its name, a topic could not be told from a deleted one that had the same."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import ottla
 from ottla.log.compaction.cleaner import Cleaner, Throttle
-from ottla.log.compaction.cleaner_manager import CleanerSettings, Cleaning, LogCleaner
+from ottla.log.compaction.cleaner_manager import CleanerSettings, Cleaning, LogCleanerManager
 from ottla.log.compaction.cleaning_job import CleanedGroup, CleaningAborted, CleaningJob, CleaningStats, MapTooSmall
 from ottla.log.disk.files import StateUnknown
 from ottla.log.errors import CorruptRecord, LogError, StorageError
@@ -43,7 +43,7 @@ logger = logging.getLogger("ottla.server.cleaning")
 
 _LINE_BYTES: Final = 1 << 26
 _LOOK_SECONDS: Final = 0.5
-"""How often to check whether the log of a busy or throttled worker has been deleted or truncated."""
+"""The time between two checks of whether the log of a busy or throttled worker has been deleted or truncated."""
 _DEATHS: Final = 2
 """After this many workers have died while cleaning a log, the log is left uncleaned."""
 _START: Final = "import sys; sys.path.insert(0, {root!r}); from ottla.log.compaction.process import main; sys.exit(main())"
@@ -91,7 +91,7 @@ def settings_from_broker(values: Mapping[str, Any]) -> CleanerSettings:
     )
 
 
-class LogCleaning:
+class LogCleaner:
     """Runs the cleaning passes. `values` returns the broker's current settings; a change takes effect with the next pass."""
 
     def __init__(
@@ -103,7 +103,7 @@ class LogCleaning:
         values: Callable[[], Mapping[str, Any]],
         new_worker: Callable[[], Worker] | None = None,
     ) -> None:
-        self.cleaner = LogCleaner(logs, clock.now_ms, random)
+        self.manager = LogCleanerManager(logs, clock.now_ms, random)
         self._values = values
         in_process = disk.is_open_to_processes and bool(sys.executable)
         self._new_worker = new_worker or (lambda: ProcessWorker(clock) if in_process else ThreadWorker(disk, clock))
@@ -113,10 +113,10 @@ class LogCleaning:
 
     async def run_pass(self) -> None:
         """Cleans logs until none is due; then deletes old segments of compacted logs."""
-        settings = self.cleaner.settings = settings_from_broker(self._values())
+        settings = self.manager.settings = settings_from_broker(self._values())
         await asyncio.gather(*(self._clean_due() for _ in range(settings.threads)))
         if not self._stopped:
-            self.cleaner.delete_old()
+            self.manager.delete_old()
 
     def stop(self) -> None:
         """Makes the current pass end soon; the scheduler waits for it."""
@@ -129,7 +129,7 @@ class LogCleaning:
         worker: Worker | None = None
         tried: set[tuple[str, int]] = set()  # so that a log that fails is tried only once in a pass
         try:
-            while not self._stopped and (cleaning := self.cleaner.next_cleaning(tried)) is not None:
+            while not self._stopped and (cleaning := self.manager.next_cleaning(tried)) is not None:
                 tried.add(cleaning.partition)
                 if worker is None:
                     worker = self._new_worker()
@@ -143,22 +143,22 @@ class LogCleaning:
 
     async def _clean(self, worker: Worker, cleaning: Cleaning) -> bool:
         """Cleans one log. Returns whether that succeeded; logs the reason if it did not."""
-        cleaner, log = self.cleaner, cleaning.log
+        manager, log = self.manager, cleaning.log
         try:
             if (flush := cleaning.flush_job()) is not None:
                 await flush_in_thread(flush)
-            cleaner.prepare(cleaning)
+            manager.prepare(cleaning)
             async with aclosing(worker.clean(cleaning)) as results:  # type: ignore[type-var]  # they are generators
                 async for result in results:
                     if isinstance(result, CleaningStats):
-                        cleaner.finish(cleaning, result)
+                        manager.finish(cleaning, result)
                         self._deaths.pop(cleaning.partition, None)
                         return True
                     await self._swap(cleaning, result)
         except CleaningAborted:
             logger.info("%r was cancelled", cleaning)
         except (CorruptRecord, MapTooSmall) as error:
-            cleaner.leave_alone(log, str(error))
+            manager.leave_alone(log, str(error))
         except WorkerDied as error:
             self._note_death(cleaning, error)
         except NoWorker as error:
@@ -170,15 +170,15 @@ class LogCleaning:
                 log.directory.fail(f"compacting {log.path}", error)
         except Exception as error:
             logger.exception("%r failed", cleaning)
-            cleaner.leave_alone(log, repr(error))
+            manager.leave_alone(log, repr(error))
         try:
-            cleaner.give_up(cleaning)
+            manager.give_up(cleaning)
         except StorageError as error:
             logger.warning("cannot remove the unfinished files of %r: %s", cleaning, error)
         return False
 
     async def _swap(self, cleaning: Cleaning, group: CleanedGroup) -> None:
-        swap = self.cleaner.swap(cleaning, group)
+        swap = self.manager.swap(cleaning, group)
         for step in swap.steps:
             if swap.is_void:
                 raise CleaningAborted("the log has changed")
@@ -189,7 +189,7 @@ class LogCleaning:
         deaths = self._deaths[cleaning.partition] = self._deaths.get(cleaning.partition, 0) + 1
         logger.error("%r: %s", cleaning, error)
         if deaths >= _DEATHS:
-            self.cleaner.leave_alone(cleaning.log, f"{error}, {deaths} times")
+            self.manager.leave_alone(cleaning.log, f"{error}, {deaths} times")
 
 
 async def _in_thread(action: Callable[[], T]) -> T:

@@ -50,11 +50,11 @@ class Attempt:
         """Answers for other partitions that do not exist, or are refused: the request still waits for its other partitions."""
         self.sent: list[tuple[Traffic, int]] = []
         self.quiet = 0
-        """How many partitions have nothing that their follower does not know. They are no part of the answer."""
+        """The number of partitions that have nothing new for their follower, and so are not in the answer."""
         self.found = 0
-        """How many bytes of records were found."""
+        """The number of bytes of records that were found."""
         self.ready = last
-        """Whether the answer goes out whatever was found."""
+        """True if the answer goes out whatever was found."""
 
     @property
     def is_quiet(self) -> bool:

@@ -40,7 +40,7 @@ EVICTION_MS: Final = 120_000
 TOPIC_IDS_SINCE: Final = 13
 _MAX_INT32: Final = 0x7FFFFFFF
 PARTITION_BYTES: Final = 400
-"""What a partition takes in a session: 330 bytes, measured with 20,000 in each, and some for the name of the topic."""
+"""The memory that a partition takes in a session: 330 bytes, measured with 20,000 in each, and some for the name of the topic."""
 UNKNOWN_KEPT: Final = 100
 UNLIMITED: Final = 1 << 62
 _MAX_NAME: Final = 249
@@ -122,9 +122,9 @@ class FetchSession:
         self.connection = connection
         """The connection that used it last; None if nobody says."""
         self.counted = len(partitions)
-        """How many partitions of it are in `FetchSessions.partition_count`."""
+        """The number of its partitions that `FetchSessions.partition_count` includes."""
         self.grew = False
-        """Whether the current request added partitions, which may not exist."""
+        """True if the current request added partitions, which may not exist."""
         self.partitions = partitions
         self.uses_topic_ids = uses_topic_ids
         self.privileged = privileged
@@ -234,7 +234,7 @@ class FetchSessions:
         self._sessions: dict[int, FetchSession] = {}
         self.evictions = 0
         self.partition_count = 0
-        """How many partitions there are in all sessions."""
+        """The number of partitions in all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.server.log_dirs")
 
 _MAX_TAIL_BYTES: Final = 1 << 20
-"""How much may be left to copy in the last step, during which everything else waits."""
+"""The most bytes that may be left to copy in the last step, during which everything else waits."""
 
 
 class Assigns(Protocol):

@@ -74,9 +74,9 @@ class Watch:
 
     def __init__(self, clock: Clock, max_wait_ms: int) -> None:
         self.expired = False
-        """Whether the next attempt must return an answer."""
+        """True if the next attempt must return an answer."""
         self.is_woken = False
-        """Whether something may have changed since `change` was called last. The end of the time alone does not count, unless it
+        """True if something may have changed since `change` was called last. The end of the time alone does not count, unless it
         came during an attempt."""
         self._changed = False
         self._promise: Promise[None] | None = None

@@ -83,7 +83,7 @@ class Replica:
         self.leader_epoch = -1
         self.is_leader = False
         self.under_min_isr = False
-        """Whether this broker leads and fewer replicas are in sync than `min.insync.replicas` wants: acks=all is refused then."""
+        """True if this broker leads and fewer replicas are in sync than `min.insync.replicas` wants: acks=all is refused then."""
         self.role: Role = None
         """The replica's role (roles.py). `is_leader` repeats it as a plain attribute, for code that asks once a request, and is
         False while this broker is in doubt about what it leads."""

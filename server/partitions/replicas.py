@@ -51,7 +51,7 @@ logger = logging.getLogger("ottla.server.replicas")
 TOPICS_A_STEP: Final = 100
 """So many topics get new settings before others may come first."""
 SETTLED_SECONDS: Final = 2.0
-"""How long an answer waits at most, in a cluster, for this broker's part of what was created."""
+"""The longest time that an answer waits, in a cluster, for this broker's part of what was created."""
 
 
 class Replicas:
@@ -81,7 +81,8 @@ class Replicas:
         self.past_traffic = Traffic()
         """The traffic of topics that were deleted."""
         self.keep_isr: KeepIsr | None = None
-        """What keeps the in-sync replicas of partitions that others follow, to be set before `start`; None if nobody does."""
+        """Makes the keeper of the in-sync replicas of a partition that others follow, and is to be set before `start`; None if no
+        partition has followers."""
         self.on_made: Callable[[Replica], None] | None = None
         """Is called with each replica that comes after the start."""
         self.on_role: Callable[[Replica], object] | None = None
@@ -92,10 +93,10 @@ class Replicas:
         """Is called with a replica whose bytes are damaged from an offset on, and returns what becomes of it, in words; None
         where no other broker has them."""
         self.in_doubt = False
-        """Whether this broker does not know at the moment what it leads."""
+        """True while this broker does not know what it leads."""
         self._backlog = Backlog(clock, make=self._make, delete=self._delete, sync=logs.sync_deletions)
         self._reopening: Reopening | None = None
-        """What opens the partitions that the start could not; None if there are none."""
+        """The work of opening the partitions that the start could not open; None if there are none."""
         self._last_config: tuple[str, int, LogConfig] | None = None
         """A topic, the state of the image by its `changes`, and the topic's settings then."""
 

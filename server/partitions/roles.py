@@ -43,7 +43,7 @@ class Follower:
 
 
 Role: TypeAlias = Leader | Follower | None
-"""What a replica is; None if nobody leads its partition or it is gone."""
+"""The role of a replica; None if nobody leads its partition or it is gone."""
 
 
 def leave_to_leader(end_offset: int) -> bool:

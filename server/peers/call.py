@@ -50,7 +50,7 @@ class Call:
         self.min_version = max(min_version, self.codecs.api.min_version)
         self.answer: Promise[Any] = Promise()
         self.timer: Cancellable | None = None
-        """What ends the call when its time is over."""
+        """The timer that ends the call when its time is over."""
         self.version = self.correlation_id = -1  # from its sending on
         self.decode: Decode | None = None
 

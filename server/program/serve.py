@@ -33,7 +33,7 @@ from ottla.log.config_def import ConfigError
 from ottla.log.disk.files import OsDisk
 from ottla.log.errors import InconsistentMetadata, LogDirLocked, LogError, NoRoom, StorageError
 from ottla.server.base.compiled import NOT_COMPILED, is_compiled
-from ottla.server.broker.test_data import check_directories
+from ottla.server.broker.marked_directories import check_directories
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, advice, is_idle
 from ottla.server.settings.listeners import ENCRYPTED
@@ -52,7 +52,7 @@ OF_IMAGES: Final = (
     "[BrokerLifecycleManager id={}] Transitioning from RECOVERY to RUNNING",
     "[KafkaRaftServer nodeId={}] Kafka Server started",
 )
-"""What the Kafka modules of testcontainers wait for, Java's and Go's for the first, Rust's and Python's for the second
+"""The lines for which the Kafka modules of testcontainers wait, Java's and Go's for the first, Rust's and Python's for the second
 (docs/testcontainers.md)."""
 LONGEST_LINE: Final = 4_000
 OF_CONSOLE: Final = "ottla.console."
@@ -63,13 +63,13 @@ REAL: Final = "files"
 TEST_NODES: Final = "ottla.test.nodes"
 TEST_SEED: Final = "ottla.test.seed"
 COLLECTOR_STEP: Final = 10_000
-"""How many new objects there are between two collections of the youngest; Python's default is 700. COLLECTOR_STEPS of these come
+"""The number of new objects between two collections of the youngest; Python's default is 700. COLLECTOR_STEPS of these come
 before one of the middle ones, and COLLECTOR_ROUNDS of those before one of all."""
 COLLECTOR_STEPS: Final = 5
 COLLECTOR_ROUNDS: Final = 400
 _BAD_ADDRESS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM, errno.EAFNOSUPPORT)
 _BAD_DISK: Final = (errno.EIO, errno.EUCLEAN, errno.ENXIO, errno.ENODEV, errno.ESTALE)
-"""What the kernel says of a disk that does not work or is gone, or of a file system that is not whole."""
+"""The kernel's error codes for a disk that does not work or is gone, or for a file system that is not whole."""
 
 
 _SETTING_OF: Final = {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.wire.primitives import WireStruct
 
 REMIND_SECONDS: Final = 30.0
-"""How often the log says that requests go on failing."""
+"""The time between two lines of the log that say that requests go on failing."""
 
 logger = logging.getLogger("ottla.server.quorum")
 
@@ -36,13 +36,13 @@ class PartitionBatches(ABC, Generic[V]):
     answer may take `timeout_ms`, and `spawn` runs a coroutine whose end nobody waits for."""
 
     max_partitions: ClassVar[int]
-    """How many partitions one request names."""
+    """The most partitions that one request names."""
     retry_seconds: ClassVar[float]
     """The pause after a request that failed, whole or in part."""
     min_version: ClassVar[int] = 0
     """The lowest version of the request that can say what it has to."""
     subject: ClassVar[str]
-    """What a request is about, for the log: what stands before "of 3 partitions must wait"."""
+    """The subject of a request, for the log: the words before "of 3 partitions must wait"."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class PartitionBatches(ABC, Generic[V]):
         self._waiting: dict[Name, V] = {}
         self._is_sending = False
         self._failure = ""
-        """Why the last request failed; nothing if it was answered."""
+        """The reason why the last request failed; empty if it was answered."""
         self._remind_at = 0.0
-        """When the same failure is logged again."""
+        """The time at which the same failure is logged again."""
 
     @abstractmethod
     def request(self, broker_epoch: int, batch: Mapping[Name, V]) -> WireStruct:

@@ -61,9 +61,9 @@ if TYPE_CHECKING:
     from ottla.server.settings.broker_config import BrokerConfig
 
 SNAPSHOT_PASS_INTERVAL_MS: Final = 1_000
-"""How often the broker checks whether its copy of the metadata log needs a snapshot."""
+"""The time between the broker's checks of whether its copy of the metadata log needs a snapshot."""
 LEAVING_SECONDS: Final = 300.0
-"""How long the controllers may take to let the broker go, as long as they answer: five minutes, as in Kafka."""
+"""The time that the controllers may take to let the broker go, as long as they answer: five minutes, as in Kafka."""
 
 logger = logging.getLogger("ottla.server.quorum")
 _T = TypeVar("_T")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _FINAL: Final = frozenset(
     (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 )
-"""What ends an assignment: it is done, or the partition is gone from here."""
+"""The results that end an assignment: it is done, or the partition is gone from here."""
 
 logger = logging.getLogger("ottla.server.quorum")
 

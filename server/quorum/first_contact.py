@@ -18,10 +18,10 @@ from ottla.server.metadata.names import CLUSTER_METADATA
 from ottla.server.peers.outcomes import Disconnected, PeerError, UnsupportedVersion
 from ottla.server.peers.peer import Peer, PeerSettings
 from ottla.server.quorum.cluster import quorum_addresses
+from ottla.server.quorum.controller_outage import ControllerOutage
 from ottla.server.quorum.controllers import Controllers
 from ottla.server.quorum.finder import Finder
 from ottla.server.quorum.metadata_fetcher import OLDEST_FETCH
-from ottla.server.quorum.silence import Silence
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
@@ -43,7 +43,8 @@ _OF_A_CONTROLLER = frozenset(
         ErrorCode.BROKER_NOT_AVAILABLE,
     )
 )
-"""What a controller may answer about the metadata log. A broker's listener answers that it does not know that topic."""
+"""The error codes that a controller may answer about the metadata log. A broker's listener answers that it does not know that
+topic."""
 
 
 async def ask_for_cluster(
@@ -74,7 +75,7 @@ async def until_one_agrees(
     finder: Finder, controllers: Controllers, cluster_id: str, clock: Clock, timeout_ms: int, retry_ms: int
 ) -> None:
     """Asks one controller after the other until one answers. Raises CannotJoin if that belongs to another cluster."""
-    silence = Silence(clock)
+    outage = ControllerOutage(clock)
     partition = FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=0, last_fetched_epoch=0)
     topic = FetchTopic(CLUSTER_METADATA, TOPIC_ID, [partition])
     request = FetchRequest(cluster_id=cluster_id, max_wait_ms=0, topics=[topic])
@@ -90,10 +91,10 @@ async def until_one_agrees(
             codes = [answer.error_code, *(each.error_code for topic in answer.responses for each in topic.partitions)]
             if _OF_A_CONTROLLER.issuperset(codes):
                 return
-            silence.go_on(Disconnected(f"{address} is no controller: it answers a Fetch of the metadata with error {codes[-1]}"))
+            outage.go_on(Disconnected(f"{address} is no controller: it answers a Fetch of the metadata with error {codes[-1]}"))
         except UnsupportedVersion as error:
-            silence.go_on(error)
+            outage.go_on(error)
         except PeerError as error:
-            silence.go_on(error)
+            outage.go_on(error)
             continue  # the peer itself makes pauses
         await sleep(clock, retry_ms / 1000)

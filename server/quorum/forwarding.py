@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from ottla.wire.primitives import WireStruct
 
 IMAGE_SECONDS: Final = 2.0
-"""How long an answer waits at most for the image to have what was done."""
+"""The longest time that an answer waits for the image to have what was done."""
 CREATION_PAUSE_SECONDS: Final = 1.0
 """The pause after a creation on demand that failed: clients ask for the topic again and again meanwhile."""
 OLDEST_CREATION: Final = 2

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ottla.wire.primitives import WireStruct
 
 ALIVE_INTERVAL_MS: Final = 1_000
-"""How often the loop says that it is alive."""
+"""The time between two signs of life from the loop."""
 RETRY_SECONDS: Final = 0.1
 """The pause after a beat that no active controller answered, or that none is known for, and while the broker waits to be unfenced
 or let go."""
@@ -113,9 +113,9 @@ class Heartbeat:
         """The last offset of the metadata that the image has."""
         self.offline_log_dirs: tuple[bytes, ...] = ()
         self.stands_back = False
-        """Whether others should lead for now, and this broker be shown to no client."""
+        """True if others should lead for now, and no client be shown this broker."""
         self.alive_at = self.answered_at = monotonic()
-        """When the loop last ran, and when a controller last answered."""
+        """The times at which the loop last ran and a controller last answered."""
         self.longest_gap_s = 0.0
         """The longest time between two answers."""
         self._node_id = node_id

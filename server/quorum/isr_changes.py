@@ -35,7 +35,7 @@ _EXPECTED: Final = frozenset(
         ErrorCode.INELIGIBLE_REPLICA,
     )
 )
-"""What is expected of a partition, and costs the next request no pause."""
+"""The errors of a partition that are to be expected, so that the next request needs no pause."""
 
 
 class _Proposal(NamedTuple):

@@ -32,9 +32,9 @@ from ottla.server.metadata.metadata_log import TOPIC_ID
 from ottla.server.metadata.names import CLUSTER_METADATA
 from ottla.server.metadata.snapshot import SnapshotId
 from ottla.server.peers.outcomes import PeerError, UnsupportedVersion
+from ottla.server.quorum.controller_outage import ControllerOutage
 from ottla.server.quorum.finder import NO_EPOCH, NOBODY
 from ottla.server.quorum.image_swap import swap
-from ottla.server.quorum.silence import Silence
 from ottla.server.quorum.snapshot_fetch import SnapshotGone, fetch_snapshot
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData, ReplicaState
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ottla.server.quorum.following_log import FollowingLog
 
 MAX_WAIT_MS: Final = 500
-"""How long the leader holds a Fetch that has nothing to answer: the same as Kafka's observers ask for."""
+"""The time for which the leader holds a Fetch that has nothing to answer: the same as Kafka's observers ask for."""
 OLDEST_FETCH: Final = 13
 """The oldest version that names topics by id; Kafka 4.0 has newer ones."""
 NO_ROOM_SECONDS: Final = 1.0
@@ -89,7 +89,7 @@ class MetadataFetcher:
         self.caught_up: Promise[None] = Promise()
         """Kept when the image first has everything up to the high watermark of the present leader."""
         self.applied_at = self._sent_at = clock.monotonic()
-        """When the last Fetch was sent whose answer is applied as far as it counts."""
+        """The time at which the last Fetch was sent whose answer has been applied as far as it counts."""
         self._log = log
         self._image = image
         self._finder = finder
@@ -98,7 +98,7 @@ class MetadataFetcher:
         self._clock = clock
         self._random = random
         self._on_progress = on_progress
-        self._silence = Silence(clock)
+        self._outage = ControllerOutage(clock)
         self._saved: tuple[int, int, int] | None = None
         """The epoch, the leader and the form of quorum-state."""
 
@@ -114,13 +114,13 @@ class MetadataFetcher:
                 )
             except PeerError as error:
                 self._finder.did_not_answer(address)
-                self._silence.go_on(error)
+                self._outage.go_on(error)
                 if leader is not None:
                     self._on_progress()
                 if isinstance(error, UnsupportedVersion):  # after anything else the peer makes a pause
                     await sleep(self._clock, self._settings.retry_ms / 1000)
                 continue
-            self._silence.end()
+            self._outage.end()
             try:
                 goes_on = await self._take(answer, address)
             except NoRoom as error:
@@ -257,7 +257,7 @@ class MetadataFetcher:
             return
         except PeerError as error:
             self._finder.did_not_answer(address)
-            self._silence.go_on(error)
+            self._outage.go_on(error)
             return
         new = MetadataImage(self._image.cluster_id)
         log.begin_at(snapshot_id, new)

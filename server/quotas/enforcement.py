@@ -59,7 +59,7 @@ _WITHOUT_TIME: Final = frozenset({Throttling.FETCH, Throttling.NOTHING})
 """The kinds of requests whose time is not counted with the answer: the handler has counted it, or no client sent the request."""
 _INT: Final = Struct(">i")
 _PERCENT_OF_A_SECOND: Final = 1e-7
-"""What one nanosecond is in percent of a second."""
+"""The share of one nanosecond in a second, in percent."""
 
 
 class _Served(NamedTuple):

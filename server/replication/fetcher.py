@@ -2,8 +2,9 @@
 
 It goes in rounds, with one request at a time: partitions whose pause is over come back; those that have to be cut or looked up
 first are; then one Fetch names what has changed (fetch_session.py), the leader holds it until there are records, and the answer
-is carried out partition by partition (taking.py). Between slices of the answer the event loop has a turn, so that clients go
-first. Flushes that `flush.messages` makes due are done before the next Fetch, because that acknowledges what it does not ask for.
+is carried out partition by partition (leader_answers.py). Between slices of the answer the event loop has a turn, so that clients
+go first. Flushes that `flush.messages` makes due are done before the next Fetch, because that acknowledges what it does not ask
+for.
 
 A request without an answer is followed by a pause (`replica.fetch.backoff.ms`), and the next Fetch begins a new session. Where
 the leader is, the metadata says at each request, so a leader that came back at another address is found there.
@@ -25,8 +26,8 @@ from ottla.server.base.scheduler import flush_in_thread
 from ottla.server.peers.outcomes import PeerError
 from ottla.server.replication.fetch_session import FetchSession
 from ottla.server.replication.following import State
+from ottla.server.replication.leader_answers import SLICE_BYTES, begin, name_of, take
 from ottla.server.replication.range_lookup import EPOCHS_SINCE, Range, look_up
-from ottla.server.replication.taking import SLICE_BYTES, begin, name_of, take
 from ottla.server.replication.throttle import UNLIMITED
 from ottla.server.replication.truncation import fit_into
 from ottla.wire.errors import ErrorCode
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 OLDEST_FETCH: Final = 13
 """The oldest version that names topics by id; Kafka 4.0 has newer ones."""
 START_OFFSETS_SECONDS: Final = 1.0
-"""How often the fetcher looks at the log starts of all its partitions, which retention moves without its knowing."""
+"""The time between the fetcher's looks at the log starts of all its partitions, which retention moves without its
+knowing."""
 
 Address = tuple[str, int]
 
@@ -81,7 +83,7 @@ class Fetcher:
         self._closing = False
         self._looked_at = 0.0
         self.bytes_in = 0
-        """How many bytes of records have come."""
+        """The number of bytes of records that have come."""
 
     def __len__(self) -> int:
         """Returns how many partitions are fetched."""

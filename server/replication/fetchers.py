@@ -75,7 +75,7 @@ class Fetchers:
         self._past_bytes_in = 0
         self._closing = False
         self.throttle = Throttle(settings.node_id, clock, settings.quota_windows, settings.quota_window_s)
-        """What may be fetched for replicas of `follower.replication.throttled.replicas`."""
+        """The limit on what may be fetched for replicas of `follower.replication.throttled.replicas`."""
 
     def __len__(self) -> int:
         """Returns how many partitions are followed."""

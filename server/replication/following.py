@@ -62,11 +62,12 @@ class Following:
         self.state = State.FETCHING if replica.log.leader_epoch >= 0 else State.TRUNCATING
         self._after_delay = self.state
         self.due = 0.0
-        """When a delay ends, in the clock's monotonic seconds."""
+        """The time at which a delay ends, in the clock's monotonic seconds."""
         self.asked: FetchPartition | None = None
-        """What the leader was last asked for, or will be with the next request; None before that."""
+        """The last request to the leader about this partition, or its part of the next one; None before that."""
         self.lag: int | None = None
-        """How many offsets the log was behind the leader's high watermark after the last answer; None before the first."""
+        """The number of offsets by which the log was behind the leader's high watermark after the last answer; None before the
+        first."""
 
     def __repr__(self) -> str:
         return f"Following({self.name}, {self.state.value}, leader {self.leader} in epoch {self.leader_epoch})"

@@ -57,7 +57,7 @@ class After(enum.Enum):
     BACK = enum.auto()
     """Nothing was written down: back to the committed replicas, and the next fetch is looked at anew."""
     AGAIN = enum.auto()
-    """Whether it was written down is not known: the same is proposed again."""
+    """Nobody knows whether it was written down: the same is proposed again."""
 
 
 _AFTER: Final = {

@@ -49,13 +49,13 @@ class Leading:
         self.changes = changes
         self.max_lag = settings.max_lag_s
         self.throttle = Throttle(node_id, clock, settings.quota_windows, settings.quota_window_s)
-        """What may be sent to replicas of `leader.replication.throttled.replicas`."""
+        """The limit on what may be sent to replicas of `leader.replication.throttled.replicas`."""
         self.expands = 0
-        """How many additions to in-sync replicas the controllers have accepted."""
+        """The number of additions to in-sync replicas that the controllers have accepted."""
         self.shrinks = 0
         """The same of removals."""
         self.failed_updates = 0
-        """How many proposals they have refused."""
+        """The number of proposals that they have refused."""
         self._isrs: dict[Replica, Isr] = {}
 
     def __len__(self) -> int:

@@ -56,7 +56,7 @@ class Repairs:
         self._directory_id = directory_id
         self._refetch = refetch
         self._damaged: dict[Replica, int] = {}
-        """Where the damage of each replica begins."""
+        """The offset at which the damage of each replica begins."""
         self._last: set[Replica] = set()
         """Those that were restored because nobody else could lead, and that have to be elected yet."""
 

@@ -120,7 +120,7 @@ class BrokerContext:
     long_answers: LongAnswers = field(init=False)
     purgatory: Purgatory = field(init=False)
     started_ms: int = field(init=False)
-    """When the broker started, in ms since 1970 by its clock."""
+    """The time at which the broker started, in ms since 1970 by its clock."""
 
     def __post_init__(self) -> None:
         self.started_ms = self.clock.now_ms()
@@ -128,7 +128,7 @@ class BrokerContext:
         self.purgatory = Purgatory(self.clock)
 
     refused_requests: int = 0
-    """How many requests had more items than ottla.request.max.items."""
+    """The number of requests that had more items than ottla.request.max.items."""
     existing_admission: Admission | None = None
     """None until a request is about thousands of things; see `admission`."""
     existing_client_telemetry: ClientTelemetry | None = None

@@ -48,7 +48,7 @@ class KeptAnswers:
     def __init__(self) -> None:
         self._changes = -1
         self._waiting: dict[Hashable, list[Promise[None]]] = {}
-        """Who waits for an answer that somebody else is making, by the question."""
+        """The promises to those who wait for an answer that somebody else is making, by the question."""
         self._answers: dict[Hashable, Encoded] = {}
         self._bytes = 0
 

@@ -56,7 +56,7 @@ class LongAnswers:
         self._limit = limit
         self.under_way = _UnderWay(limit)
         self.refused = 0
-        """How many answers were given up because they were too long."""
+        """The number of answers that were given up because they were too long."""
 
     def bounded(self, items: Iterable[T]) -> list[T]:
         """Returns a list for one place in an answer."""
@@ -91,7 +91,7 @@ class _UnderWay(threading.local):
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.parts: Parts | None = None
-        """What has been encoded of the answer under way; None between answers."""
+        """The encoded parts of the answer under way; None between answers."""
         self._bytes = 0  # of the first `_counted` parts
         self._counted = 0
         self._encoded: dict[int, bytes] = {}  # of shared lists, by the identity of the list, which the answer keeps alive

@@ -65,14 +65,14 @@ class Session:
         """The name and version of the client's library, as its ApiVersions gave them (KIP-511)."""
         self.principal = principal
         self.by_delegation_token = False
-        """Whether the client logged in with a delegation token: such a client gets no others."""
+        """True if the client logged in with a delegation token: such a client gets no others."""
         self.login: Login | None = None
         """The login that the client has begun and not finished; None on a listener without logins."""
         self.is_closed = False
         self.joins = False
-        """Whether the connection serves several Produces before it answers any, so that their appends may be written together."""
+        """True if the connection serves several Produces before it answers any, so that their appends may be written together."""
         self.joined: JoinedWrite | None = None
-        """What the latest request appended and is not written yet, for the connection to take."""
+        """The appends of the latest request that are not written yet, for the connection to take."""
         self._connection = connection
         self._on_close: list[Callable[[Session], object]] = []
 

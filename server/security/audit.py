@@ -53,11 +53,12 @@ class Audit:
         self._left = 0
         self._omitted = 0
         self.allowed = 0
-        """How often something was allowed. Who asks counts this, for most of it is not noted."""
+        """The number of times that something was allowed. Whoever asks counts this, for most of it is not noted."""
         self.denied: dict[str, int] = {}
-        """How often something was denied, by the name of the API."""
+        """The number of times that something was denied, by the name of the API."""
         self.on_denied: list[OnDenied] = []
-        """Who is told of each denial: nobody, unless somebody asks who was denied what (server/inspect/denials.py)."""
+        """The functions that are called with each denial: none, unless somebody asks who was denied what
+        (server/inspect/denials.py)."""
 
     @property
     def notes_allowed(self) -> bool:

@@ -73,7 +73,7 @@ class Decision(NamedTuple):
     allowed: bool
     rule: Rule | None
     without_rule: str = ""
-    """Why, where no rule decides."""
+    """The reason for the decision if no rule decided."""
 
     @property
     def reason(self) -> str:
@@ -109,22 +109,22 @@ class Authorizer:
         """With `allow_without_rules` everybody may do everything to a resource for which there is no rule."""
         self.super_users = frozenset(super_users)
         self.audit = audit or Audit(lambda: 0.0)
-        """Where those who ask note what was decided."""
+        """The audit log, in which those who ask note what was decided."""
         self._allow_without_rules = allow_without_rules
         self._by_name: dict[tuple[int, str], _Rules] = {}
         self._by_prefix: dict[tuple[int, str], _Rules] = {}
         self._lengths: dict[int, list[int]] = {}
         """The lengths of the prefixes with rules, by type of resource, sorted."""
         self._of_length: Counter[tuple[int, int]] = Counter()
-        """How many prefixes of a type of resource have a length."""
+        """The number of prefixes of each length, by type of resource and length."""
         self.kept_rights: dict[tuple[str, str], Rights] = {}
-        """What `rights` returned, by principal and host: the same dictionary always, which may be looked at without a call."""
+        """The results of `rights`, by principal and host: the same dictionary always, which may be looked at without a call."""
         self.kept = 0
-        """How many decisions are kept."""
+        """The number of decisions that are kept."""
         self.times_forgotten = 0
-        """How often all of them were forgotten."""
+        """The number of times that all of them were forgotten."""
         self.rule_count = 0
-        """How many rules there are."""
+        """The number of rules."""
         for rule in rules:
             self._add(rule)
 
@@ -303,7 +303,7 @@ class Rights:
         self._since = authorizer.times_forgotten
         self._may: dict[int, dict[str, bool]] = {}
         self.writable: Mapping[str, bool] = _NOTHING
-        """What was decided about writing to topics, by their names. Produce looks here by itself."""
+        """The decisions about writing to topics, by their names. Produce looks here by itself."""
         self._any: dict[Need, bool] = {}
 
     def may(self, operation: Operation, resource: Resource, name: str) -> bool:

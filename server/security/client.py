@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.log.config_def import ConfigError, Secret
 from ottla.security import sasl_client
-from ottla.server.security.mechanisms import ENABLED, login_module, nonces
+from ottla.server.security.offered_mechanisms import ENABLED, login_module, nonces
 from ottla.server.security.settings import look_at_stores
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class ClientSecurity:
         self._seen: object = None
         self._context: ssl.SSLContext | None = None
         self.login = _make_login(security, mechanism, surroundings) if security.uses_sasl else None
-        """How this node logs in; None if it does not."""
+        """The way in which this node logs in; None if it does not."""
         if security.uses_tls:
             self._seen = look_at_stores(security, self._surroundings.read)
             self._context = self._make(security)

@@ -22,7 +22,7 @@ from ottla.wire.messages.internal.delegation_token_record import DelegationToken
 from ottla.wire.scram import DIGESTS, Keys, make_keys, salt_password
 
 MOST_KEPT: Final = 10_000
-"""How many credentials of tokens are kept; the one that was made first goes when there are more."""
+"""The most credentials of tokens that are kept; the one that was made first goes when there are more."""
 _NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
 
 

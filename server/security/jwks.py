@@ -38,7 +38,7 @@ _ALGORITHMS: Final = {
     ("EC", "P-521"): ("ES512",),
     ("OKP", "Ed25519"): ("EdDSA",),
 }
-"""What a key of a type and curve can check."""
+"""The algorithms whose signatures a key can check, by its type and curve."""
 _PRIVATE: Final = frozenset(("d", "p", "q", "dp", "dq", "qi", "oth"))
 
 logger = logging.getLogger("ottla.server.logins")

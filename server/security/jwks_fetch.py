@@ -19,7 +19,8 @@ from ottla.server.base.network import BlockingSocket
 from ottla.server.security.jwks import FetchFailed
 
 MAX_SECONDS: Final = 10.0
-"""How long all of a fetch may take once the connection is there; opening that may take as long, for each address of the host."""
+"""The time that all of a fetch may take once the connection is open; opening it may take as long, for each address of the
+host."""
 MAX_BYTES: Final = 1024 * 1024
 _PIECE: Final = 16 * 1024
 _PORTS: Final = {"http": 80, "https": 443}

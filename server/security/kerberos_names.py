@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from ottla.log.config_def import ConfigError
-from ottla.server.security.principal import compile_pattern, fill_replacement
+from ottla.server.security.certificate_names import compile_pattern, fill_replacement
 
 RULES: Final = "sasl.kerberos.principal.to.local.rules"
 _NAME: Final = re.compile(r"(?P<first>[^/@]*)(?:/(?P<second>[^/@]*))?@(?P<realm>[^/@]*)")

@@ -11,7 +11,7 @@ last token of a login in the same read is served by whoever serves the connectio
 | VERSIONS_KNOWN | SaslHandshake |
 | TOKENS | SaslAuthenticate (SaslHandshake is answered 34 and ends the login) |
 | RAW | bare tokens: SaslHandshake was v0, as clients before Kafka 1.0 send it |
-| AGAIN | SaslHandshake: the client renews its login (session.py) |
+| AGAIN | SaslHandshake: the client renews its login (login_lifetime.py) |
 | MISTAKEN | nothing, because the renewal chose another mechanism than the login: the next frame closes the connection |
 | DONE | nothing: others serve the connection |
 | FAILED | nothing is heard any more |
@@ -40,8 +40,8 @@ from ottla.server.base.promise import Promise
 from ottla.server.base.recent_times import RecentTimes
 from ottla.server.base.turns import Workers
 from ottla.server.security.failures import Failures
+from ottla.server.security.login_lifetime import SASL_HANDSHAKE, Lifetime, Previous
 from ottla.server.security.mechanism import Challenge, Done, Exchange, Failed, Mechanism, Outcome
-from ottla.server.security.session import SASL_HANDSHAKE, Lifetime, Previous
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
@@ -50,7 +50,7 @@ from ottla.wire.primitives import Buffer
 API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
 MAX_FRAMES: Final = 10
-"""How many frames a login may take. One of SCRAM takes four, one that probes for versions some more."""
+"""The most frames that a login may take. One of SCRAM takes four, one that probes for versions some more."""
 LONGEST_REASON: Final = 200
 """So many characters of why a login failed are logged: names in it come from strangers, who may send half a MiB of them."""
 
@@ -121,9 +121,9 @@ class LoggingIn(Protocol):
     """Declares what a login needs of its connection."""
 
     serve: Serve
-    """What answers the frames that come."""
+    """The function that answers the frames that come."""
     max_request_bytes: int
-    """How long a frame may be."""
+    """The size of the largest frame that is read."""
 
     def stop_reading(self) -> None:
         """Reads nothing more."""

@@ -30,7 +30,7 @@ LONGEST_NAME: Final = 1000
 _FIRST: Final = re.compile(r"n,(?:a=(?P<wanted>[^,\x00\x01]+))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]*\x01)*)\x01")
 _BEARER: Final = re.compile(r"bearer +(?P<token>[-_.a-z0-9]+)", re.IGNORECASE | re.ASCII)
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-"""What JSON can say and UTF-8 cannot: no record or answer could hold such a name."""
+"""The characters that JSON can express and UTF-8 cannot: no record or answer could hold such a name."""
 _ACKNOWLEDGED: Final = b"\x01"
 _AUTH: Final = "auth"
 

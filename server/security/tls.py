@@ -21,7 +21,7 @@ from ottla.log.config_def import ConfigError
 from ottla.security.cipher_suites import TLS13_SUITES, openssl_name
 from ottla.security.keystores import Identity, ReadFile, load_authorities, load_identity
 from ottla.security.pem import load_pem
-from ottla.server.security.principal import RULES, PrincipalRules, distinguished_name
+from ottla.server.security.certificate_names import RULES, PrincipalRules, distinguished_name
 from ottla.server.security.settings import look_at_stores
 
 if TYPE_CHECKING:

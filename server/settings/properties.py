@@ -44,7 +44,7 @@ SYSTEM_PROPERTIES: Final = (
     "java.security.krb5.conf",
     "org.apache.kafka.sasl.oauthbearer.allowed.urls",
 )
-"""What Kafka is told by `-D` options in KAFKA_OPTS and is a setting here."""
+"""The names of what Kafka gets by `-D` options in KAFKA_OPTS and what is a setting here."""
 
 LOG_LEVEL: Final = "KAFKA_LOG4J_ROOT_LOGLEVEL"
 

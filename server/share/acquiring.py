@@ -43,7 +43,7 @@ class Wanted(NamedTuple):
     max_records: int
     batch_size: int
     strict: bool
-    """Whether the mode is RECORD_LIMIT."""
+    """True if the mode is RECORD_LIMIT."""
 
 
 def acquire(partition: SharePartition, wanted: Wanted, fetch_offset: int, read: Sequence[LogBatch]) -> list[Acquired]:

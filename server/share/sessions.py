@@ -31,7 +31,7 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _MAX_INT32: Final = 0x7FFFFFFF
 PARTITION_BYTES: Final = 300
-"""What a partition takes in a session: 270 bytes, measured with 20,000 in each, every one of another topic."""
+"""The memory that a partition takes in a session: 270 bytes, measured with 20,000 in each, every one of another topic."""
 
 TopicIdPartition = tuple[bytes, int]
 Named = Mapping[TopicIdPartition, str | None]
@@ -58,7 +58,7 @@ class ShareSession:
         self.connection = connection
         self.epoch = INITIAL_EPOCH + 1
         self.counted = 0
-        """How many partitions of it are in `ShareSessions.partition_count`."""
+        """The number of its partitions that `ShareSessions.partition_count` includes."""
 
     def step(self, epoch: int) -> None:
         """Advances the session by a request of this epoch. Raises ShareError if it is not the next one."""
@@ -118,12 +118,12 @@ class ShareSessions:
         self.released: Callable[[ShareSession], object] = lambda session: None
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._connections: dict[object, _Held] = {}
-        """What each connection holds that ever opened a session."""
+        """The sessions of each connection that ever opened one."""
         self._members: dict[str, int] = {}
-        """How many sessions each group has, if it has any."""
+        """The number of sessions of each group that has any."""
         self.evictions = 0
         self.partition_count = 0
-        """How many partitions there are in all sessions."""
+        """The number of partitions in all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)

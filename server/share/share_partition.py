@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.server.share.share_partition")
 
 CLOSED: Final = 0.0
-"""When the timer of a closed share partition fires: no deadline is earlier, so that it is never set again."""
+"""The time at which the timer of a closed share partition fires: no deadline is earlier, so that it is never set again."""
 _INVALID_STATE: Final = ErrorCode.INVALID_RECORD_STATE
 _LOADED_STATES: Final = {int(state): AVAILABLE if state is ACQUIRED else state for state in RecordState}
 """For each stored state, the state after loading. Acquired records become available, since the stored state names no member."""
@@ -121,7 +121,7 @@ class SharePartition:
         self.batches: list[InFlightBatch] = []
         """The batches in flight, in the order of offsets; they do not overlap."""
         self.find_next = False
-        """Whether something below `end` may be available."""
+        """True if something below `end` may be available."""
         self.gap_start: int | None = None
         self.gap_end = -1
         self.looked_at = -1

@@ -49,7 +49,7 @@ class ShareCoordinatorSettings(NamedTuple):
     codec: int = 0
     """The compression codec of the records."""
     write_timeout_ms: int = 5_000
-    """How long an answer waits until what it is about is replicated."""
+    """The longest time that an answer waits for what it is about to be replicated."""
 
 
 class ReadState(NamedTuple):

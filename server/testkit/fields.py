@@ -17,7 +17,7 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 MOST_NAMES: Final = 40
-"""How many known names the refusal of a wrong one lists."""
+"""The most known names that the refusal of a wrong one lists."""
 NO_OTHER: Final = ", nor any other"
 """The end of a sentence about a wrong name where no name would be right."""
 _MISSING: Final = object()

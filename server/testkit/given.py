@@ -15,7 +15,7 @@ class Given:
     def __init__(self, variables: Mapping[str, str], body: Any = None, query: Mapping[str, str] | None = None) -> None:
         self.variables = variables
         self.body = body
-        """What the JSON of the body stood for; None without a body."""
+        """The value of the JSON in the body; None without a body."""
         self._query = query
 
     @cached_property

@@ -9,7 +9,7 @@ from ottla.log.config_def import Secret
 from ottla.server.base.clock import LoopClock
 from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed, from_system
-from ottla.server.broker.test_data import check_directories
+from ottla.server.broker.marked_directories import check_directories
 from ottla.server.testkit.disk.memory_disk import MemoryDisk
 from ottla.server.testkit.kit import Kit
 from ottla.server.testkit.lives.homes import Given

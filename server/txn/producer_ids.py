@@ -40,7 +40,7 @@ class ProducerIds:
         self._block = range(0)
         self._position = 0
         self._fetch_from = 0
-        """How many ids of the block are used when the next one is fetched."""
+        """The number of ids of the block after whose use the next one is fetched."""
         self._next: range | None = None
         self._fetching: asyncio.Task[None] | None = None
         self._refilling = asyncio.Lock()

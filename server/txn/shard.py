@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 RETRY_SECONDS: Final = 0.1
 """The time between two attempts to write the markers that could not be written."""
 READ_TIMEOUT_MS: Final = 5_000
-"""How long the answer to a request waits for replicas that writes nothing. One that writes has the transaction's own timeout."""
+"""The time for which the answer to a request that writes nothing waits for replicas. One that writes has the transaction's own
+timeout."""
 TOMBSTONE_BATCH_BYTES: Final = 256 << 10
 """A batch of tombstones has about this many bytes of ids; even with one more id of the greatest length it stays below any
 sensible max.message.bytes."""

@@ -38,7 +38,7 @@ TRANSIENT: Final = frozenset(
 """The codes that may soon be gone: the coordinator's own, and NETWORK_EXCEPTION if another broker was asked in vain."""
 
 Codes = dict[TopicPartition, ErrorCode]
-"""What a coordinator says of each partition."""
+"""The error code that a coordinator has for each partition."""
 
 
 class Verifier(Protocol):

@@ -39,7 +39,7 @@ class FakeInside:
     answers: dict[str, Any] = field(default_factory=dict)
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     waited: list[tuple[str, int, float]] = field(default_factory=list)
-    """What was waited for; by `when_waited` it comes."""
+    """The waits that were asked for; `when_waited` makes them come true."""
     when_waited: Callable[[], object] = lambda: None
 
     def ask(self, question: str, **arguments: Any) -> Any:

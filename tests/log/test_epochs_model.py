@@ -10,7 +10,7 @@ from ottla.log.disk.checkpoint import parse_epochs
 from ottla.log.epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET, LeaderEpochs
 
 parts = st.floats(0, 1)
-"""How far between the log's start and its end."""
+"""A place between the log's start and its end."""
 
 
 class EpochsMachine(RuleBasedStateMachine):

@@ -39,15 +39,15 @@ class FakeProducer:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.calls: list[tuple[str, float]] = []
-        """What was asked for, and when."""
+        """The calls, each with its time."""
         self.refusal: KafkaException | None = None
         self.longest_s = 0.0
         self.full = 0
-        """How often the queue is full before it takes a record."""
+        """The number of times that the queue is full before it takes a record."""
         self.lost: KafkaError | None = None
-        """Why records are not delivered."""
+        """The reason why records are not delivered."""
         self.reached: list[tuple[str, int, int]] = []
-        """How far the transactions say that they have come: (topic, partition, next offset)."""
+        """The positions that the transactions have reached, by their own account: (topic, partition, next offset)."""
 
     def _did(self, what: str) -> None:
         self.calls.append((what, self.clock.now_s))

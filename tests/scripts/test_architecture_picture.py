@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from scripts.architecture_picture import BEGIN, END, drawn, floors, house, stale, with_figures
+from scripts.architecture_picture import BEGIN, END, drawn, floors, house, pages, with_figures
 from scripts.import_graph import room_order
+from scripts.written_pages import outdated
 
 
 def test_the_drawing_and_the_figures_are_up_to_date() -> None:
-    assert stale() == [], "run python -m scripts.architecture_picture"
+    assert outdated(pages()) == [], "run python -m scripts.architecture_picture"
 
 
 def test_a_room_stands_one_floor_above_the_highest_that_it_imports() -> None:

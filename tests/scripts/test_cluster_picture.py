@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from scripts.cluster_picture import BROKERS, DARK, LIGHT, PICTURE, picture
+from scripts.cluster_picture import BROKERS, DARK, LIGHT, pages, picture
+from scripts.written_pages import outdated
 
 
 def test_the_picture_is_up_to_date() -> None:
-    assert PICTURE.read_text() == picture(), "run python -m scripts.cluster_picture"
+    assert outdated(pages()) == [], "run python -m scripts.cluster_picture"
 
 
 def test_each_partition_has_one_leader_and_is_copied_to_every_follower() -> None:

@@ -50,7 +50,7 @@ class BrokerLives:
         ordered_names: bool | None = None,
     ) -> None:
         self.away_s = 0.0
-        """How much longer than usual it is to take until the next life."""
+        """The time that it takes longer than usual until the next life."""
         self.life = 0
         """The number of the life under way; 0 before the first."""
         self.broker: Broker | None = None

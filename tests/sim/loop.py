@@ -19,9 +19,9 @@ T = TypeVar("T")
 _FORGOTTEN: Final = "Task was destroyed but it is pending!"
 
 LIFE: contextvars.ContextVar[int] = contextvars.ContextVar("LIFE", default=0)
-"""Which life of the broker runs now: what an earlier one left on the loop no longer counts. 0: no broker's code."""
+"""The life of the broker that runs now: what an earlier one left on the loop no longer counts. 0: no broker's code."""
 _JOB_SECONDS: Final = (0.0, 0.0002, 0.003, 0.04)
-"""How long a job of a thread pool takes: at least one of these, and at most four times as much."""
+"""The time that a job of a thread pool takes: at least one of these, and at most four times as much."""
 
 
 class Idle(RuntimeError):

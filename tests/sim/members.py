@@ -22,7 +22,7 @@ from tests.sim.readers import Reader
 from tests.sim.world import World
 
 PARTITIONS: Final = 2
-"""How many partitions the topic has that groups read."""
+"""The number of partitions of the topic that groups read."""
 _NO_MEMBER: Final = ("", -1)
 _NEVER_DONE: Final = frozenset({
     ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION,

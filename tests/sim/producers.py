@@ -42,7 +42,7 @@ REFUSED: Final = frozenset({
 RETRIES: Final = 12
 _TXN_TIMEOUT_MS: Final = 6_000
 RECORD_KEYS: Final = 5
-"""How many record keys a compacted partition has: a value's is its remainder."""
+"""The number of record keys in a compacted partition: a value's is its remainder."""
 
 
 def key_of(topic: str, partition: int) -> Key:

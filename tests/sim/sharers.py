@@ -27,8 +27,8 @@ _NOT_DONE: Final = frozenset({
 })  # fmt: skip
 """Errors that say that an acknowledgement was not carried out."""
 _QUIET_S: Final = SHARE_SESSION_S + 2 * LOCK_S
-"""When nothing was delivered for so long, with all partitions assigned, nothing is left: by then all members that are gone are
-forgotten, and the locks of what they held are over."""
+"""The time after which nothing is left if nothing was delivered for so long, with all partitions assigned: by then all members
+that are gone are forgotten, and the locks of what they held are over."""
 
 Deliveries = dict[Key, list[tuple[int, int, int]]]
 """(first offset, last offset, number of the delivery) of what was acquired, by key."""

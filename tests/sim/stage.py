@@ -30,11 +30,11 @@ class Stage(ABC):
         self.said: Callable[[str], None] | None = None
         """Called with a line for everything that happens, for people."""
         self.lives = 0
-        """How many lives of brokers have begun."""
+        """The number of lives of brokers that have begun."""
         self.quiet = False
         """Set once nothing may be broken any more."""
         self.bugs: list[str] = []
-        """What went wrong inside a broker although no client may have seen it: unhandled exceptions."""
+        """The mistakes inside a broker, although no client may have seen them: unhandled exceptions."""
         self.last_ok: dict[int, int] = {}
         """The number of the last event that said that a process had success, by process."""
         self._processes = 0

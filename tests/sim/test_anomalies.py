@@ -28,7 +28,7 @@ STUCK_NS = 10 * SECOND
 PRODUCER, TXN, READER, MEMBER, ADMIN, LAST = range(1, 7)
 SHARER = 20
 LIMIT = 2
-"""How often a record is delivered to the share groups of these stories."""
+"""The most times that a record is delivered to the share groups of these stories."""
 
 
 class Story:

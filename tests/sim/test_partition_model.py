@@ -20,7 +20,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ottla.log.compaction.cleaner_manager import LogCleaner
+from ottla.log.compaction.cleaner_manager import LogCleanerManager
 from ottla.log.errors import OffsetOutOfRange, OutOfOrderSequence
 from ottla.log.management.passes import delete_steps, run_pass
 from ottla.log.validate import Origin
@@ -32,7 +32,7 @@ from tests.sim.trace import CONFIGS, RETENTION_BYTES
 EXAMPLES = int(os.environ.get("OTTLA_MODEL_EXAMPLES", "0"))
 PLAIN, IDEMPOTENT, TRANSACTIONAL = [-1], [5, 6], [7, 8]
 offsets = st.floats(0, 1)
-"""How far between the log's start and its end; what is there differs with every step."""
+"""A place between the log's start and its end; what is there differs with every step."""
 
 
 class PartitionMachine(RuleBasedStateMachine):
@@ -229,7 +229,7 @@ class CompactedMachine(PartitionMachine):
     @rule()
     def compact(self) -> None:
         self.state = dataclasses.replace(self.state, compacted=True)
-        LogCleaner(self.rig.manager, lambda: self.rig.now_ms, Random(1)).clean_pass()
+        LogCleanerManager(self.rig.manager, lambda: self.rig.now_ms, Random(1)).clean_pass()
 
     @precondition(lambda self: len(self.state.batches) > 1)
     @rule()

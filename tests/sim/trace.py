@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from random import Random
 
-from ottla.log.compaction.cleaner_manager import LogCleaner
+from ottla.log.compaction.cleaner_manager import LogCleanerManager
 from ottla.log.config import LogConfig
 from ottla.log.disk.files import Disk
 from ottla.log.management.manager import LogManager
@@ -148,7 +148,7 @@ class Trace:
     def compact(self, topic: str) -> None:
         # Cleaning flushes what it is about to clean; how far it got is its own business.
         self._plan(topic, lambda state: dataclasses.replace(state, compacted=True).synced(state.bases[-1]))
-        LogCleaner(self.logs, lambda: self.now_ms, Random(1)).clean_pass()
+        LogCleanerManager(self.logs, lambda: self.now_ms, Random(1)).clean_pass()
 
     def delete(self, topic: str) -> None:
         self.after[topic] = None

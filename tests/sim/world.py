@@ -13,7 +13,7 @@ from tests.sim.stage import Stage
 
 DELIVERY_LIMIT: Final = 5
 LOCK_S: Final = 3
-"""How long a member of a share group holds a record."""
+"""The time for which a member of a share group holds a record."""
 SHARE_SESSION_S: Final = 6
 SETTINGS: Final = {
     "node.id": "1",

@@ -18,7 +18,7 @@ from ottla.wire.primitives import ZERO_UUID, WireStruct
 from tests.odd_requests import Maker, Way
 
 TOPICS: Final = 30
-"""How many topics there are, beside the one with PARTITIONS."""
+"""The number of topics besides the one with PARTITIONS."""
 PARTITIONS: Final = 30
 NUMBERED: Final = frozenset({"partition_index", "partition", "index", "partition_id", "partitions", "partition_indexes"})
 """Whole numbers that say which one is meant; all others say something about it."""

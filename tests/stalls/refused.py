@@ -29,4 +29,4 @@ ALWAYS_REFUSED: Final[dict[str, str]] = {
     "DeleteShareGroupOffsets": "the group is one of another type",
     "StreamsGroupTopologyDescriptionUpdate": "the feature that it belongs to is off",
 }
-"""Why, by the API or its list."""
+"""The reasons, by the API or its list."""

@@ -60,4 +60,4 @@ IN_SESSIONS: Final[dict[str, Changes]] = {
     "ShareFetch": {"opening": _opening, "going on": _going_on},
     "ShareAcknowledge": {"going on": _going_on},
 }
-"""What has to be changed in the longest requests of these APIs, in each way in which a client can send them."""
+"""The changes that the longest requests of these APIs need, in each way in which a client can send them."""

@@ -43,7 +43,7 @@ from tests.stalls import share_sessions
 from tests.stalls.sweep import InVirtualTime, Seen, Sweep, run_scaled
 
 HELD: Final = 10_000
-"""How many of each there are, before it is scaled."""
+"""The number of each, before it is scaled."""
 LOT: Final = 50
 """So many are made with one request."""
 

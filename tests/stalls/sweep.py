@@ -38,15 +38,15 @@ from tests.stalls.work import Time, Work, WorkClock, WorkLoop
 SCALE: Final = 20
 """Requests have a twentieth of the items that they may have, and turns a twentieth of their length."""
 MOST: Final = 50_000
-"""How many items a request may have, `ottla.request.max.items`."""
+"""The most items that a request may have, `ottla.request.max.items`."""
 PAGE: Final = 2_000
-"""How many partitions a page has, `max.request.partition.size.limit`."""
+"""The most partitions on a page, `max.request.partition.size.limit`."""
 FEW: Final = 6_000
-"""How many items the requests of the first round have, of which nothing is told."""
+"""The number of items in the requests of the first round, of which nothing is reported."""
 RULES: Final = 2_000
-"""How many access rules there are, before they are scaled."""
+"""The number of access rules, before it is scaled."""
 TOO_MUCH: Final = frozenset({"refused: POLICY_VIOLATION", "refused: INVALID_COMMIT_OFFSET_SIZE"})
-"""What comes of a request that is about more than it may be."""
+"""The results of a request that is about more than it may be."""
 NOT_THERE: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -57,7 +57,7 @@ NOT_THERE: Final = frozenset(
         ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
     }
 )
-"""What is answered for an item that was looked for."""
+"""The errors for an item that was looked for."""
 WIDE: Final = "wide"
 BOUNDS: Final = tuple(
     (module, name, getattr(module, name))
@@ -94,7 +94,7 @@ BOUNDS: Final = tuple(
 )
 """Bounds of the broker that are no settings, with the modules that have them; they are scaled as well."""
 BATCH_BYTES: Final = 1_048_588
-"""How many bytes a batch may have by default."""
+"""The most bytes that a batch may have by default."""
 PATIENCE_S: Final = 30.0
 
 

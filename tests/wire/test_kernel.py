@@ -16,7 +16,7 @@ from tests.uncompiled import uncompiled
 
 LOW, HIGH = imported.MIN_INT64, imported.MAX_INT64
 Verdict = tuple[int, int, int, list[tuple[int, int, int]] | None]
-"""What check_records returns: its code, the largest timestamp and the index of its record, and the bad records."""
+"""The result of check_records: its code, the largest timestamp and the index of its record, and the bad records."""
 
 
 UNCOMPILED = uncompiled(imported)

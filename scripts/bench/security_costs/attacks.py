@@ -33,7 +33,7 @@ from scripts.bench.security_costs.table import Figures, Row
 from scripts.bench.stalls import forget_peak, peak_mib
 
 SECONDS: Final = 4.0
-"""How long each attack is repeated."""
+"""The time for which each attack is repeated."""
 WAITING: Final = "ottla_tls_waiting_handshakes"
 Attack = Callable[[OpenHouse], None]
 
@@ -73,12 +73,12 @@ def wrong_passwords(house: OpenHouse) -> None:
 
 
 def garbage(house: OpenHouse) -> None:
-    """Plain text at the TLS listener."""
+    """Sends plain text to the TLS listener."""
     _end(crowd(house.tls_port, 200, b"GET / HTTP/1.1\r\n\r\n"))
 
 
 def whole_handshakes(house: OpenHouse) -> None:
-    """Clients that finish their handshakes, and leave."""
+    """Has clients finish their handshakes, and leave."""
     context = client_context(attack_list.ROOT)
     for _ in range(50):
         sock = socket.create_connection((HOST, house.tls_port), 60, source_address=(attack_list.CROWD, 0))
@@ -86,7 +86,7 @@ def whole_handshakes(house: OpenHouse) -> None:
 
 
 def bombs(codec: int) -> Attack:
-    """Batches that unfold to a hundred times their size, from a client with the right to write."""
+    """Sends batches that unfold to a hundred times their size, from a client with the right to write."""
     data = attack_list.bomb(codec)
 
     def attack(house: OpenHouse) -> None:

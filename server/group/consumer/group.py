@@ -64,7 +64,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         self.targets: dict[str, Assignment] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self.has_partition_metadata = False
-        """Whether there is a partition metadata record, which Kafka before 4.1 wrote; the next heartbeat removes it."""
+        """True if there is a partition metadata record, which Kafka before 4.1 wrote; the next heartbeat removes it."""
         self.refresh_at_ms = DUE_NOW
         """The time when its topics are checked again; it is DUE_NOW after one of them has changed."""
         self._topics: Counter[str] = Counter()  # name -> members that named it

@@ -41,7 +41,7 @@ class Heartbeat(NamedTuple):
     owned: Owned | None
     client: Client
     may_see: Callable[[str], bool] | None = None
-    """Whether the member may see a topic, which counts for patterns; None if all may be seen."""
+    """Returns whether the member may see a topic, which counts for patterns; None if it may see all."""
 
     @property
     def is_full(self) -> bool:

@@ -17,7 +17,7 @@ from ottla.wire.errors import ErrorCode
 LEAST_INTERVAL_MS: Final = 10_000
 """The least time between two lookups of one group."""
 STEP: Final = 100
-"""How many topics are matched before other work gets a turn: this takes about a millisecond."""
+"""The number of topics that are matched before other work gets a turn: this takes about a millisecond."""
 NEVER: Final = -(2**63)
 
 

@@ -72,7 +72,7 @@ class GroupUpdate:
         self.records: list[GroupRecord] = []
         self.after: list[Callable[[], None]] = []
         self.may_see: Callable[[str], bool] | None = None
-        """Whether who makes the update may see a topic, which counts for patterns; None if all may be seen."""
+        """Returns whether the client that makes the update may see a topic, which counts for patterns; None if it may see all."""
 
     def result(self, response: T, then: Callable[[], Result[None] | None] = lambda: None) -> Result[T]:
         def written(error: ErrorCode) -> Result[None] | None:

@@ -41,9 +41,9 @@ class GroupSpec:
     partition_counts: Mapping[bytes, int]
     """The number of partitions of each subscribed topic."""
     homogeneous: bool
-    """Whether all members have the same subscription."""
+    """True if all members have the same subscription."""
     is_assigned: Callable[[bytes, int], bool]
-    """Whether the last target assigns a partition to any member, including one that has left and was replaced since."""
+    """True if the last target assigns a partition to any member, including one that has left and was replaced since."""
 
     def partitions_of(self, topic_id: bytes) -> int:
         """Returns the number of partitions of a topic. Raises AssignorError for one that does not exist."""

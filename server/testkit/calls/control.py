@@ -35,9 +35,9 @@ class Call(NamedTuple):
     """The path in HTTP, with the names of its variables in braces."""
     function: Callable[[Kit, Given], Any]
     status: int = HTTPStatus.OK
-    """What HTTP answers if all is well."""
+    """The status of the HTTP answer if all is well."""
     is_wait: bool = False
-    """Whether it only waits, and so ends when the client has gone. Other calls are done to their end."""
+    """True if it only waits, and so ends when the client has gone. Other calls are completed."""
 
     def run(self, kit: Kit, given: Given) -> Any:
         """Does what is asked. Raises Refused, with 409 where the disk or the network fails: a test may have broken it."""

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from ottla.server.testkit.lives.lives import Lives
 
 MOST_MS: Final = 100 * 366 * 86_400_000
-"""How far the clock may be moved at once: a century."""
+"""The longest time by which the clock may be moved at once: a century."""
 LONGEST_DOWN_MS: Final = 600_000
 FAULTS: Final = "faults"
 VERSIONS: Final = "versions"
 KEPT: Final = (FAULTS, VERSIONS)
-"""What `keep` may name."""
+"""The words that `keep` may contain."""
 POWER_CUT: Final = "power_cut"
 WAYS: Final = ("clean", "kill", POWER_CUT)
 CONNECTIONS: Final = ("drop", "keep")

@@ -23,13 +23,13 @@ from ottla.server.testkit.fault_fields import FOR_EVER, MOST_TIMES
 from ottla.server.testkit.fields import NO_OTHER, Fields, Refused, nearest
 
 GROW: Final = "grow"
-"""What needs room on the disk."""
+"""The kind of operations that need room on the disk."""
 CHANGE: Final = "change"
-"""What changes the disk and needs no room, such as renaming a file or cutting it."""
+"""The kind of operations that change the disk and need no room, such as renaming a file or cutting it."""
 READ: Final = "read"
 SYNC: Final = "sync"
 OPERATIONS: Final = {"write": {GROW, CHANGE}, "read": {READ}, "sync": {SYNC}}
-"""What each word in `operations` stands for."""
+"""The kinds of operations that each word in `operations` stands for."""
 ERRORS: Final = {"enospc": errno.ENOSPC, "eio": errno.EIO}
 MOST_FSYNC_MS: Final = 60_000
 MOST_PATH: Final = 1000
@@ -63,7 +63,7 @@ class DiskFault:
                 raise Refused(f"operations: there is no {each!r:.50}{nearest(each, OPERATIONS)}")
         self.operations: list[str] = operations or list(OPERATIONS)
         self.fails: set[str] = set()
-        """Which operations fail."""
+        """The kinds of operations that fail."""
         if self.fail == "enospc":
             self.fails = {GROW}
         elif self.fail == "eio":

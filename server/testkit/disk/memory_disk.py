@@ -95,7 +95,7 @@ class MemoryFile:
         raise io.UnsupportedOperation("a file in memory has no descriptor")
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing, since nothing is held."""
 
 
 class _MemoryLock:

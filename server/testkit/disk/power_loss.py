@@ -44,17 +44,18 @@ Choose = Callable[[int], int]
 
 
 def lose_all(outcomes: int) -> int:
-    """Everything that was not synced is gone."""
+    """Chooses the outcome in which everything that was not synced is gone."""
     return 0
 
 
 def keep_all(outcomes: int) -> int:
-    """Everything arrived, as after a kill of the process alone."""
+    """Chooses the outcome in which everything arrived, as after a kill of the process alone."""
     return outcomes - 1
 
 
 def random_choice(rng: random.Random) -> Choose:
-    """Outcomes by a seed, in one of three moods (most lost, most kept, neither), so that extremes are as frequent as mixtures."""
+    """Makes a choice of outcomes by a seed, in one of three moods (most lost, most kept, neither), so that extremes are as
+    frequent as mixtures."""
     kept = rng.choice((0.05, 0.5, 0.95))
 
     def choose(outcomes: int) -> int:

@@ -57,7 +57,7 @@ class Hit(NamedTuple):
     rewrites: Rewrites
     selected: Selected | list[Partition]
     number: int
-    """How many hits of the fault came before."""
+    """The number of earlier hits of the fault."""
     handle: Handle
     body: Any
     request: Request
@@ -71,9 +71,9 @@ class Action(Protocol):
     """Declares what a fault does."""
 
     times: int = 1
-    """How often, unless the test says."""
+    """The number of times that it acts, unless the test says otherwise."""
     may_be_after: bool = False
-    """Whether `act` means anything: whether it can come before the broker acted, or after."""
+    """True if `act` means anything, because it can come before the broker has acted or after."""
     only: frozenset[int] = frozenset()
     """The keys of the only APIs that it means anything for; empty for all."""
 

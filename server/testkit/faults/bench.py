@@ -35,7 +35,7 @@ class Bench:
     """
 
     lives: Lives
-    """What starts the broker anew, and has its clock; whoever makes the kit sets it."""
+    """The lives of the broker, which start it anew and have its clock; whoever makes the kit sets it."""
 
     def __init__(self, clock: Clock, random: Random) -> None:
         self.clock = clock
@@ -43,7 +43,7 @@ class Bench:
         self.parked = ParkedRequests(clock)
         self._broker: Broker | None = None
         self.recorder: Recorder | None = None
-        """What records requests; None until a test asks for it."""
+        """The recorder of requests; None until a test asks for it."""
         self.on_fault: NoteFault | None = None
         """Is told of faults that act, beside the recorder."""
 

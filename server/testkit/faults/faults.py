@@ -214,7 +214,7 @@ class Faults:
         self._rewrites = rewrites
         self._faults: dict[str, Fault] = {}
         self.count = 0
-        """How many were ever installed: the number in the id of the last one."""
+        """The number of faults that were ever installed: the number in the id of the last one."""
         self.removed: deque[Fault] = deque(maxlen=MOST_REMOVED)
         """The faults that were removed last."""
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.wire.primitives import Buffer, Parts
 
 Serve = Callable[["Buffer", "Session"], "bytes | Parts | Waiting | None"]
-"""What Dispatch.serve is."""
+"""The type of Dispatch.serve."""
 
 CORRELATION_ID_END: Final = 8
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ottla.server.base.answers import kept, settle
+from ottla.server.base.answers import keep_running, settle
 from ottla.server.base.promise import Promise
 from ottla.wire.primitives import WireStruct
 
@@ -24,7 +24,7 @@ def forward(answer: Any, promise: Promise[Any]) -> None:
             promise.set_result(answer)
         return
     if not isinstance(answer, Promise):
-        answer = kept(answer)
+        answer = keep_running(answer)
     answer.add_done_callback(partial(_pass_on, promise))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.names import LOG_SUFFIX
-from ottla.server.broker.test_data import MARKER
+from ottla.server.broker.marked_directories import MARKER
 
 if TYPE_CHECKING:
     from ottla.log.disk.files import Disk

@@ -12,7 +12,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.server.broker.test_data import STAYS, is_for_tests
+from ottla.server.broker.marked_directories import STAYS, is_for_tests
 from ottla.server.testkit.disk.memory_disk import remove_for_good
 from ottla.server.testkit.fields import Refused
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ottla.server.testkit.nodes.nodes import Nodes
 
 COPY_ATTEMPTS: Final = 3
-"""How often a copy is begun anew because the cleaner's process has renamed a file meanwhile."""
+"""The most times that a copy is begun anew because the cleaner's process has renamed a file meanwhile."""
 REAL_TIME: Final = Moment()
 
 
@@ -50,10 +50,10 @@ class Snapshot(NamedTuple):
 
     directories: list[str]
     moment: Moment
-    """Where the clock stood."""
+    """The moment at which the clock stood."""
     files: int
     readers: set[object]
-    """What reads it at present, for an archive."""
+    """The readers that it has at present, for an archive."""
 
 
 class Lives:
@@ -82,7 +82,7 @@ class Lives:
         self._config = config
         self._disk = disk
         self.disk_faults = DiskFaults()
-        """What a test broke of the disk. The copies of snapshots do not meet it."""
+        """The faults that a test has given the disk. The copies of snapshots do not meet it."""
         self._home = home
         self._cluster_id = cluster_id
         self._link = link
@@ -98,7 +98,7 @@ class Lives:
         self._why_down = "it was not started"
         self._clock = SteeredClock(clock)
         self._goes_on_at: Moment | None = None
-        """Where the clock of the next life stands if that goes on with the files of the last one; None if there is nothing to go
+        """The moment at which the next life begins if it goes on with the files of the last one; None if there is nothing to go
         on with."""
         self._snapshots: dict[str, Snapshot] = {}
         self._made = 0  # so many snapshots, deleted ones included
@@ -107,7 +107,7 @@ class Lives:
         self.offline = asyncio.Event()
         """Set when any life cannot go on; see Broker.offline."""
         self.failure: str | None = None
-        """Why the last life that ended could not go on in its cluster."""
+        """The reason why the last life that ended could not go on in its cluster."""
         self.on_change: Callable[[], object] | None = None
         """Is called when a life has begun or ended."""
 

@@ -26,10 +26,10 @@ from typing import Final, NamedTuple
 from ottla.server.base.clock import Cancellable, Clock
 
 TURNS: Final = 3
-"""How many turns of the event loop a timer gets before the clock moves on. What it does, it does in the first; what it put off to
-the next turn, and whose future it kept, comes in the second, and what those write to the network in the third."""
+"""The number of turns of the event loop that a timer gets before the clock moves on. In the first it does its work; what it put
+off to the next turn, and whose future it kept, comes in the second, and what those write to the network in the third."""
 EARLY_SECONDS: Final = 0.0005
-"""How much too early a timer may ring: a loop that counts in milliseconds rounds."""
+"""The time by which a timer may ring too early: a loop that counts in milliseconds rounds."""
 FEW: Final = 64
 """So many cancelled timers may wait for their time, whatever the number of others."""
 
@@ -44,7 +44,7 @@ class Moment(NamedTuple):
     """The time of a steered clock, for another one to go on from there."""
 
     ahead_s: float = 0.0
-    """How far its monotonic time is ahead of that of the clock it is made of."""
+    """The seconds by which its monotonic time is ahead of that of the clock it is made of."""
     ahead_ms: int = 0
     """The same of the wall time."""
     standing: tuple[float, int] | None = None

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ottla.server.testkit.fields import Fields
 
 LIMIT: Final = 1000
-"""How many elements an answer has if a test says nothing."""
+"""The most elements that an answer has if a test says nothing."""
 MOST: Final = 10_000_000
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.disk.files import FileSlice
 from ottla.log.errors import StorageError
-from ottla.server.base.answers import kept
+from ottla.server.base.answers import keep_running
 from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.dispatch.route import SIZE_BYTES, Route, Waiting
 from ottla.server.requests.kept_answers import Encoded
@@ -39,7 +39,7 @@ SHORT_FRAME: Final = 64 * 1024
 LONG_FRAME: Final = MAX_BYTES // 4
 """The longest frame that is kept where records are."""
 ENTRY_BYTES: Final = 512
-"""What a request takes besides its frames, about."""
+"""The approximate memory that a request takes besides its frames."""
 
 ANSWERED: Final = "answered"
 WAITING: Final = "waiting"
@@ -63,7 +63,7 @@ class Entry:
     ) -> None:
         self.seq = seq
         self.at_ms = at_ms
-        """When it came, by the broker's clock."""
+        """The time at which it came, by the broker's clock."""
         self.node = node
         self.connection = connection
         """The number of its connection, in the order of their first recorded requests."""
@@ -75,7 +75,7 @@ class Entry:
         """The frame of the answer, its size in front, in parts; an int stands for so many bytes of records that are not kept. It
         is None if there is no answer, or too long a one."""
         self.answer_bytes = 0
-        """How long that frame is without its size, also if it is not kept."""
+        """The length of that frame without its size, also if it is not kept."""
         self.began_ns = self.took_ns = 0
         self.fault: str | None = None
         """The id of the fault that has acted on it."""
@@ -105,7 +105,7 @@ class Recorder:
         self.max = 0
         """The most requests that are kept; 0 records nothing."""
         self.records = False
-        """Whether frames are kept with their records."""
+        """True if frames are kept with their records."""
         self.last_seq = 0
         self.held_bytes = 0
         self._longest = SHORT_FRAME
@@ -270,7 +270,7 @@ class Recorder:
             done.add_done_callback(lambda _: promised.cancel() if done.cancelled() else None)
             promised.add_done_callback(finish)
         else:
-            kept(promised).add_done_callback(finish)
+            keep_running(promised).add_done_callback(finish)
         return Waiting(done, Route(route.plan, route.plan.own_steps), request)
 
 

@@ -43,7 +43,7 @@ class Level(NamedTuple):
     """Empty where the answer has no such level: then it goes on in the element one level up."""
     role: Role
     by_position: bool = False
-    """Whether the answer has an element for each of the request in the same order, and nothing else tells which is which."""
+    """True if the answer has an element for each of the request's, told apart only by their order, which is the same."""
 
 
 _TOPICS: Final = Level("topics", "topics", Role.TOPIC)
@@ -153,7 +153,7 @@ TOP_ROLES: Final = {
 _CONFIGS_OF: Final = {2: Role.TOPIC, 32: Role.GROUP}
 """Types of resources whose names are also those of topics and groups."""
 _KEY_TYPES: Final = {0: Role.GROUP, 1: Role.TRANSACTION, 2: Role.GROUP}
-"""What a key of FindCoordinator is; one of a share coordinator begins with its group."""
+"""The roles of the keys of FindCoordinator, by their type; one of a share coordinator begins with its group."""
 
 
 SELECTABLE: Final = {
@@ -186,7 +186,7 @@ class Shape(NamedTuple):
     """The fields by which a request as a whole is about something."""
     response: type[WireStruct]
     has_code: bool
-    """Whether the whole answer has a code."""
+    """True if the whole answer has a code."""
     ways: tuple[tuple[Place, ...], ...]
 
 

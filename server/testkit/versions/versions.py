@@ -45,7 +45,7 @@ Range = tuple[int, int]
 """The lowest and the highest version."""
 
 _KEY_VERSION_ID: Final = Struct(">hhi")
-"""How the header of every request begins: API key, version, correlation id."""
+"""The beginning of every request's header: API key, version, correlation id."""
 _BY_NAME: Final = {api.name: api for api in APIS.values()}
 _TRANSACTION_VERSION: Final = "transaction.version"
 _PRODUCE, _END_TXN = 0, 26

@@ -29,7 +29,7 @@ class Condition:
     and the lives of the broker, after which every condition is looked at again."""
 
     watches_connections = False
-    """Whether connections that come and go may bring it about."""
+    """True if connections that come and go may bring it about."""
 
     def look(self, bench: Bench, context: BrokerContext) -> dict[str, Any] | Missing:
         """Returns what was found, or what is missing. Raises Refused if it can never come about."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ottla.wire.api import Api
 
 Outcome = dict[str, Any] | Missing | Refused
-"""What was found; what is missing; or why it can never come about."""
+"""The values that were found, what is missing, or the reason why it can never come about."""
 
 
 class Waits:

@@ -37,7 +37,7 @@ QUICK: Final[dict[str, Any]] = {
 HEARTBEATS: Final[dict[str, Any]] = {
     f"group_{kind}_{least}heartbeat_interval_ms": 100 for kind in ("consumer", "streams") for least in ("", "min_")
 }
-"""Where the broker assigns, members hear of it in a tenth of a second, not in 5 s."""
+"""The settings with which members learn what the broker assigns in a tenth of a second, not in 5 s."""
 
 
 def until(holds: Callable[[], object], what: str, seconds: float = 20) -> None:

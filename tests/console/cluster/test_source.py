@@ -16,7 +16,7 @@ from ottla.commands.clients.brokers import Brokers
 from ottla.commands.clients.client import Cluster
 from ottla.commands.clients.partition import Partition
 from ottla.commands.config_rows import Kind
-from ottla.commands.groups import kinds, states, together
+from ottla.commands.groups import batched_requests, kinds, states
 from ottla.commands.output import Failure
 from ottla.console.cluster import lags
 from ottla.console.cluster import source as source_module
@@ -212,7 +212,7 @@ def test_who_is_the_furthest_behind_in_topics(
         assert topics == {name, other}
         return {}, {"source-near": "not allowed"}
 
-    monkeypatch.setattr(together, "committed_of", nothing)
+    monkeypatch.setattr(batched_requests, "committed_of", nothing)
     found, notes = source.furthest(ends)
     assert found == {}
     assert any(NO_ANSWER in note for note in notes)
@@ -243,7 +243,7 @@ def test_the_last_stable_offsets(
     assert source.last_stable(name, [0]) == ({0: 4}, [])
     with pytest.raises(Missing):
         source.last_stable("source-none", [0])
-    monkeypatch.setattr(together, "ends_of", lambda *_: {})
+    monkeypatch.setattr(batched_requests, "ends_of", lambda *_: {})
     assert source.last_stable(name, [0, 1]) == ({}, ["how far committed records are to be read is not known of 2 partitions"])
 
 

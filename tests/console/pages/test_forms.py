@@ -9,7 +9,7 @@ import pytest
 from ottla.commands.output import Failure
 from ottla.console.ask import Ask, Page, Redirect
 from ottla.console.errors import BadInput
-from ottla.console.pages.forms import Field, Form, one_of, sent, shown, text_of
+from ottla.console.pages.forms import Field, Form, form_page, one_of, submit, text_of
 from tests.console.fakes import FakeSource
 
 FIELDS = [Field("a", "A", "before"), Field("p", "P", "", "password")]
@@ -27,15 +27,15 @@ def values_of(page: object) -> tuple[int, str | None, list[str]]:
 
 
 def test_what_was_sent_is_shown_again_and_no_password() -> None:
-    assert values_of(shown(ask_with([]), FORM)) == (200, None, ["before", ""])
-    assert values_of(shown(ask_with([], a="after", p="hunter2"), FORM, "no")) == (400, "no", ["after", ""])
+    assert values_of(form_page(ask_with([]), FORM)) == (200, None, ["before", ""])
+    assert values_of(form_page(ask_with([], a="after", p="hunter2"), FORM, "no")) == (400, "no", ["after", ""])
 
 
 @pytest.mark.parametrize("typed", ["", "the", "THE\u202eNAME"])
 def test_another_name_does_nothing(typed: str) -> None:
     lines: list[str] = []
     done: list[int] = []
-    page = sent(ask_with(lines, typed=typed), FORM, "do it", lambda: done.append(1), "/to")
+    page = submit(ask_with(lines, typed=typed), FORM, "do it", lambda: done.append(1), "/to")
     assert values_of(page)[:2] == (400, "Nothing was changed: what was typed is not its name.")
     assert (done, lines) == ([], [])
 
@@ -44,11 +44,11 @@ def test_another_name_does_nothing(typed: str) -> None:
 def test_the_name_as_it_is_or_as_it_is_shown(typed: str) -> None:
     lines: list[str] = []
     ask = ask_with(lines, typed=typed)
-    assert sent(ask, FORM, "do it", lambda: None, "/to") == Redirect("/to")
+    assert submit(ask, FORM, "do it", lambda: None, "/to") == Redirect("/to")
     assert lines == ["do it: done"]
     source: Any = ask.source
     assert source.asked == ["changed"]
-    sent(ask, FORM, "do it", lambda: "seven", "/to")
+    submit(ask, FORM, "do it", lambda: "seven", "/to")
     assert lines[1:] == ["do it: done: seven"]
 
 
@@ -62,7 +62,7 @@ def test_a_reason_is_shown_and_audited(error: Exception, word: str, asked: list[
         raise error
 
     ask = ask_with(lines, typed="the\u202ename")
-    assert values_of(sent(ask, FORM, "do it", act, "/to"))[:2] == (400, str(error))
+    assert values_of(submit(ask, FORM, "do it", act, "/to"))[:2] == (400, str(error))
     assert lines == [f"do it: {word}: {error}"]
     source: Any = ask.source
     assert source.asked == asked

@@ -26,7 +26,7 @@ from compat_tests.certificates import jks as build_jks
 from ottla.log.config_def import ConfigError, Secret
 from ottla.security import der, jks
 from ottla.security.keystores import load_authorities, load_identity, pem_of
-from ottla.server.security.principal import distinguished_name, subject_of
+from ottla.server.security.certificate_names import distinguished_name, subject_of
 from tests.fuzz.draw import Draw
 
 _NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)

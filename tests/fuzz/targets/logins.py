@@ -27,12 +27,12 @@ from ottla.log.config_def import ConfigError, Secret
 from ottla.security import jaas
 from ottla.security.password_file import BadPasswordFile, parse
 from ottla.security.sasl_client import NotTrusted, log_in
+from ottla.server.security.certificate_names import PrincipalRules
 from ottla.server.security.jwks import BadKeySet, Key, parse_keys
 from ottla.server.security.kerberos_names import LocalNames
 from ottla.server.security.mechanism import Challenge, Done, Exchange, Failed, Outcome
 from ottla.server.security.oauth import LONGEST_NAME, Checks, OAuthBearer, Unsecured
 from ottla.server.security.plain import Plain
-from ottla.server.security.principal import PrincipalRules
 from ottla.server.security.scram import LONGEST_MESSAGE, Credential, Scram, TokenCredential
 from ottla.server.security.signed_tokens import Expected, Signed
 from ottla.wire.scram import DIGESTS, client_proof, make_keys, salt_password, server_signature, unescape_name

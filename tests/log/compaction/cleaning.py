@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.log.append_info import AppendInfo
 from ottla.log.compaction.cleaner import Cleaner, Throttle
-from ottla.log.compaction.cleaner_manager import CleanerSettings, Cleaning, LogCleaner
+from ottla.log.compaction.cleaner_manager import CleanerSettings, Cleaning, LogCleanerManager
 from ottla.log.compaction.cleaning_job import CleanedGroup
 from ottla.log.validate import Origin
 from ottla.wire.batch import BatchHeader, check_crc, iter_batches
@@ -50,7 +50,7 @@ class CleanerRig(Rig):
 
     def start(self) -> None:
         super().start()
-        self.cleaner = LogCleaner(self.manager, lambda: self.now_ms, Random(1), self.cleaner_settings)
+        self.cleaner = LogCleanerManager(self.manager, lambda: self.now_ms, Random(1), self.cleaner_settings)
 
     # Writing
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.log.compaction.cleaner import Throttle
-from ottla.log.compaction.cleaner_manager import CleanerSettings, LogCleaner, unthrottled
+from ottla.log.compaction.cleaner_manager import CleanerSettings, LogCleanerManager, unthrottled
 from ottla.log.compaction.cleaning_job import CleaningJob
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.management.moving import create_future
@@ -40,7 +40,7 @@ def test_the_dirtiest_goes_first() -> None:
     rig.partition(1, segments=4, clean=3)
     rig.partition(2, segments=4, clean=1)
     rig.partition(3, segments=4, clean=2)
-    cleaner = LogCleaner(rig.manager, lambda: rig.now_ms, Random(1))
+    cleaner = LogCleanerManager(rig.manager, lambda: rig.now_ms, Random(1))
     order = [cleaner.next_cleaning() for _ in range(4)]
     assert [cleaning and cleaning.partition[1] for cleaning in order] == [2, 3, 1, None]
     assert cleaner.max_dirty_ratio == 0.0, "all that are not in cleaning"

@@ -18,7 +18,7 @@ from tests.memdisk import PowerCut
 
 MAX_INT = 2**31 - 1
 LAST_OFFSET_DELTA = slice(23, 27)
-"""Where a batch has it."""
+"""Its place in a batch."""
 
 
 @pytest.mark.parametrize("codec", [0, GZIP])

@@ -40,7 +40,7 @@ AUTHORIZED: Final = {
 """The settings of a broker with an authorizer, for which every client may do everything."""
 INTERNAL: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 PATIENCE: Final = 12
-"""How often the clock moves before an answer that is still not there counts as never given."""
+"""The number of moves of the clock after which an answer that is still not there counts as never given."""
 
 
 class Asked:

@@ -60,7 +60,7 @@ COLD = (
     "ottla.server.security.tls",
     "ottla.server.broker.logins",
     "ottla.server.security.login",
-    "ottla.server.security.mechanisms",
+    "ottla.server.security.offered_mechanisms",
     "ottla.wire.scram",
     "jwt",
     "gssapi",

@@ -30,7 +30,7 @@ from tests.fakes import CALLER
 from tests.server.metadata.support import Node
 
 A_PART = PART_SIZE // 3 + 1
-"""How many topics of one partition are created in one part: each counts itself and has two records."""
+"""The number of topics of one partition that are created in one part: each counts itself and has two records."""
 
 
 @pytest.fixture

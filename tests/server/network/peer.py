@@ -54,7 +54,7 @@ class EchoDispatch:
         self.parts: dict[bytes, list[FileSlice]] = {}
         self.long: dict[bytes, bytes] = {}
         self.work: Callable[[bytes], object] = lambda request: None
-        """What serving a request is besides its answer."""
+        """The work of serving a request, besides its answer."""
 
     def serve(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
         request = bytes(frame)

@@ -17,7 +17,7 @@ from tests.server.network.peer import Peer, framed, turn
 FRAME = 100_000
 PART = 20_000
 BUFFER = 65_536
-"""What an unfinished frame takes when PART bytes of it have come: buffers grow to 4 kB, and then by four."""
+"""The memory of an unfinished frame when PART bytes of it have come: buffers grow to 4 kB, and then by four."""
 LIMIT = 3 * BUFFER + 10_000
 
 Client = tuple[Connection, FakeTransport]

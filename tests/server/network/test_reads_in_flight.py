@@ -21,7 +21,7 @@ from ottla.log.management.passes import run_pass
 from ottla.log.partition import PartitionLog
 from ottla.server.broker.broker import Broker
 from ottla.server.handlers import alter_replica_log_dirs
-from ottla.server.partitions.cleaning import LogCleaning, ThreadWorker
+from ottla.server.partitions.cleaning import LogCleaner, ThreadWorker
 from ottla.server.partitions.replica import HIGH_WATERMARK
 from ottla.wire.messages import fetch
 from ottla.wire.messages.alter_replica_log_dirs import (
@@ -71,7 +71,7 @@ async def compacted(broker: Broker, log: PartitionLog) -> None:
     values = broker.config.values
     assert broker.context is not None
     disk, clock = log.directory.disk, broker.context.clock
-    cleaning = LogCleaning(logs(broker), disk, clock, Random(1), lambda: values, lambda: ThreadWorker(disk, clock))
+    cleaning = LogCleaner(logs(broker), disk, clock, Random(1), lambda: values, lambda: ThreadWorker(disk, clock))
     await cleaning.run_pass()
     cleaning.stop()
     assert log.size_bytes < before / 10

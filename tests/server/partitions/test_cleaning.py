@@ -23,7 +23,7 @@ from ottla.log.disk.files import OsDisk
 from ottla.log.errors import CorruptRecord
 from ottla.pipeline.data_source.disk import ReadOnlyDisk
 from ottla.server.base.clock import Clock
-from ottla.server.partitions.cleaning import LogCleaning, ProcessWorker, Result, ThreadWorker, Worker, WorkerDied
+from ottla.server.partitions.cleaning import LogCleaner, ProcessWorker, Result, ThreadWorker, Worker, WorkerDied
 from ottla.server.testkit.disk.disk_faults import DiskFaults
 from ottla.server.testkit.disk.faulty_disk import FaultyDisk
 from ottla.throwaway import UnsyncedDisk
@@ -76,10 +76,10 @@ def cleaning_of(
     new_worker: Callable[[Clock], Worker] | None = None,
     clock: RigClock | None = None,
     values: Mapping[str, float] = MappingProxyType({}),
-) -> LogCleaning:
+) -> LogCleaner:
     given = clock or RigClock(rig)
     made = None if new_worker is None else lambda: new_worker(given)
-    return LogCleaning(rig.manager, rig.disk, given, Random(1), lambda: {**VALUES, **values}, made)
+    return LogCleaner(rig.manager, rig.disk, given, Random(1), lambda: {**VALUES, **values}, made)
 
 
 def in_thread(rig: CleanerRig) -> Callable[[Clock], Worker]:
@@ -127,7 +127,7 @@ def test_a_pass_compacts_what_is_due(where: str, tmp_path: Path) -> None:
     cleaning = cleaning_of(rig, ProcessWorker if where == "process" else in_thread(rig))
     run(cleaning.run_pass)
     assert rig.offsets() == [27, 28, 29]
-    assert (rig.cleaned_upto, cleaning.cleaner.cleanings) == (30, 1)
+    assert (rig.cleaned_upto, cleaning.manager.cleanings) == (30, 1)
     assert rig.manager.in_cleaning == set()
     assert not [name for name in rig.names() if name.endswith((".cleaned", ".swap"))]
     rig.restart(clean=False)
@@ -201,22 +201,22 @@ def test_several_logs_with_several_threads() -> None:
 
     cleaning = cleaning_of(rig, lambda clock: Counts(rig.disk, clock), values={"log.cleaner.threads": 2})
     run(cleaning.run_pass)
-    assert cleaning.cleaner.cleanings == 4
+    assert cleaning.manager.cleanings == 4
     assert max(at_once) == 2
-    assert cleaning.cleaner.settings.threads == 2
+    assert cleaning.manager.settings.threads == 2
 
 
 def test_settings_count_from_the_next_pass_on() -> None:
     rig = CleanerRig()
     fill(rig)
     values = dict(VALUES)
-    cleaning = LogCleaning(rig.manager, rig.disk, RigClock(rig), Random(1), lambda: values)
+    cleaning = LogCleaner(rig.manager, rig.disk, RigClock(rig), Random(1), lambda: values)
     run(cleaning.run_pass)
     values["log.cleaner.dedupe.buffer.size"] = 1 << 20
     fill(rig)
     run(cleaning.run_pass)
-    assert cleaning.cleaner.settings.dedupe_buffer_size == 1 << 20
-    assert cleaning.cleaner.cleanings == 2
+    assert cleaning.manager.settings.dedupe_buffer_size == 1 << 20
+    assert cleaning.manager.cleanings == 2
 
 
 def test_retention_of_compacted_logs_comes_with_the_pass() -> None:
@@ -240,7 +240,7 @@ def test_a_log_that_cannot_be_compacted_is_left_alone(error: Exception) -> None:
     cleaning = cleaning_of(rig, lambda _: worker)
     run(cleaning.run_pass)
     run(cleaning.run_pass)
-    assert "for a test" in cleaning.cleaner.uncleanable["t", 0]
+    assert "for a test" in cleaning.manager.uncleanable["t", 0]
     assert rig.manager.in_cleaning == set()
     assert worker.cleanings == 1
     assert rig.names(".cleaned") == []
@@ -254,7 +254,7 @@ def test_a_worker_that_dies_is_tried_once_more() -> None:
     cleaning = cleaning_of(rig, lambda _: worker)
     for deaths, alone in ((1, False), (2, True), (2, True)):
         run(cleaning.run_pass)
-        assert (worker.cleanings, ("t", 0) in cleaning.cleaner.uncleanable) == (deaths, alone)
+        assert (worker.cleanings, ("t", 0) in cleaning.manager.uncleanable) == (deaths, alone)
         assert rig.names(".cleaned") == []
         assert rig.manager.in_cleaning == set()
 
@@ -274,8 +274,8 @@ def test_one_death_is_forgotten_with_the_next_success() -> None:
         run(cleaning.run_pass)
         run(cleaning.run_pass)
         fill(rig)
-    assert cleaning.cleaner.uncleanable == {}
-    assert cleaning.cleaner.cleanings == 2
+    assert cleaning.manager.uncleanable == {}
+    assert cleaning.manager.cleanings == 2
 
 
 def test_a_disk_that_fails_in_the_worker_takes_the_directory_offline() -> None:
@@ -309,7 +309,7 @@ def test_a_process_that_cannot_be_begun_is_no_fault_of_the_disk(
         for _ in range(3):
             run(cleaning.run_pass)
     assert rig.log.directory.failed is None
-    assert (rig.manager.in_cleaning, cleaning.cleaner.uncleanable) == (set(), {})
+    assert (rig.manager.in_cleaning, cleaning.manager.uncleanable) == (set(), {})
     run(cleaning.run_pass)
     assert rig.offsets() == [27, 28, 29]
 
@@ -338,7 +338,7 @@ def test_a_process_that_dies_over_a_line_has_died(tmp_path: Path) -> None:
     rig = rig_on(tmp_path)
     cleaning = cleaning_of(rig, speaking(b'{"group": [0, 1'))
     run(cleaning.run_pass)
-    assert (cleaning.cleaner.uncleanable, cleaning._deaths) == ({}, {("t", 0): 1})
+    assert (cleaning.manager.uncleanable, cleaning._deaths) == ({}, {("t", 0): 1})
 
 
 def test_a_process_that_is_killed_between_two_jobs_is_no_fault_of_the_next_log(tmp_path: Path) -> None:
@@ -355,7 +355,7 @@ def test_a_process_that_is_killed_between_two_jobs_is_no_fault_of_the_next_log(t
         await cleaning.run_pass()
 
     run(scenario)
-    assert (cleaning.cleaner.uncleanable, cleaning._deaths) == ({}, {})
+    assert (cleaning.manager.uncleanable, cleaning._deaths) == ({}, {})
     assert rig.offsets() == [27, 28, 29]
 
 
@@ -371,7 +371,7 @@ def test_a_process_that_is_gone_before_its_first_job_has_died(tmp_path: Path) ->
     rig = rig_on(tmp_path)
     cleaning = cleaning_of(rig, Gone)
     uvloop.run(cleaning.run_pass())
-    assert (cleaning.cleaner.uncleanable, cleaning._deaths) == ({}, {("t", 0): 1})
+    assert (cleaning.manager.uncleanable, cleaning._deaths) == ({}, {("t", 0): 1})
 
 
 def test_files_that_are_missing_because_the_log_was_cut_are_nobodys_fault() -> None:

@@ -127,7 +127,7 @@ class PlayedNetwork(OsNetwork):
         self.contexts: list[ssl.SSLContext | None] = []
         self.on_connect: Callable[[], None] = lambda: None
         self.hold: asyncio.Event | None = None
-        """What attempts wait for before anything else."""
+        """The event that attempts wait for before anything else."""
 
     async def connect_to(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, context: ssl.SSLContext | None = None

@@ -13,8 +13,8 @@ from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed
 from ottla.server.metadata.cluster import CannotJoin
 from ottla.server.peers.outcomes import Disconnected, UnsupportedVersion
+from ottla.server.quorum.controller_outage import FIRST_SECONDS
 from ottla.server.quorum.first_contact import ask_for_cluster, until_one_agrees
-from ottla.server.quorum.silence import FIRST_SECONDS
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData

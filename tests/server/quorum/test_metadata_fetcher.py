@@ -12,8 +12,8 @@ import pytest
 from ottla.server.base.randomness import from_seed
 from ottla.server.metadata.cluster import CannotJoin
 from ottla.server.peers.outcomes import Disconnected, UnsupportedVersion
+from ottla.server.quorum.controller_outage import FIRST_SECONDS
 from ottla.server.quorum.metadata_fetcher import Fetching, MetadataFetcher
-from ottla.server.quorum.silence import FIRST_SECONDS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
     EpochEndOffset,

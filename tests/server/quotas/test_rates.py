@@ -179,7 +179,7 @@ KAFKA: Final[list[tuple[Windows, float, list[Step]]]] = [
         (49049, 61730, 5493, 12507, -160552.433, False),
     ]),
 ]  # fmt: skip
-"""What the Rate and the TokenBucket of kafka-clients 4.4.0 said, by windows and limit."""
+"""The results of the Rate and the TokenBucket of kafka-clients 4.4.0, by windows and limit."""
 
 
 @pytest.mark.parametrize("number", range(len(KAFKA)))

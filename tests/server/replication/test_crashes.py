@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from ottla.server.replication.following import Following, State
-from ottla.server.replication.taking import begin, take
+from ottla.server.replication.leader_answers import begin, take
 from tests.fakes import MemoryBroker
 from tests.log.support import batch, settings
 from tests.memdisk import MemDisk, PowerCut

@@ -417,7 +417,7 @@ def test_what_flush_messages_wants_flushed_is_before_it_is_acknowledged() -> Non
 
 
 def test_an_answer_of_many_mib_is_appended_in_slices_and_ends_with_its_following(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.server.replication.taking.SLICE_BYTES", 300)
+    monkeypatch.setattr("ottla.server.replication.leader_answers.SLICE_BYTES", 300)
 
     async def scenario(rig: Rig) -> None:
         following = rig.follow()

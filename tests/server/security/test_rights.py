@@ -9,7 +9,7 @@ from ottla.server.security.operations import CLUSTER_OPERATIONS, GROUP_OPERATION
 from ottla.server.security.rights import Either, Inside, Need, Operation, Resource, Whole
 
 PATTERNS = {"UNKNOWN", "ANY", "ALL"}
-"""What only a rule or a search can name, and no request needs."""
+"""The words that only a rule or a search can have, and no request needs."""
 
 READ_GROUP, READ_TOPIC = Need(Operation.READ, Resource.GROUP), Need(Operation.READ, Resource.TOPIC)
 

@@ -12,7 +12,7 @@ from compat_tests.certificates import NOW_MS, Holder, authority, client_context,
 from ottla.log.config_def import ConfigError
 from ottla.security.cipher_suites import TLS13_SUITES
 from ottla.security.keystores import load_identity
-from ottla.server.security.principal import distinguished_name, subject_of
+from ottla.server.security.certificate_names import distinguished_name, subject_of
 from ottla.server.security.tls import NameChanged, TlsContexts, make_context
 from tests.server.security.listener import OWN, Files, security
 

@@ -34,7 +34,7 @@ EARLY = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 UNKNOWN = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
 ID = bytes(range(16))
 DEFAULT_ID_OF_ID = -725132322
-"""What Apache Kafka 4.4.0 answered for ID without subscriptions."""
+"""The answer of Apache Kafka 4.4.0 for ID without subscriptions."""
 INTERVAL_S = 300
 
 

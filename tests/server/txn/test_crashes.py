@@ -127,7 +127,7 @@ class Node:
 
 
 Story = list[bool | None]
-"""How each transaction ended, as far as its producer knows; the last one may be UNKNOWN."""
+"""The end of each transaction, as far as its producer knows; the last one may be UNKNOWN."""
 
 
 async def play(node: Node, story: Story) -> None:
@@ -143,7 +143,8 @@ async def play(node: Node, story: Story) -> None:
 
 
 Ends = tuple[bool, bool]
-"""What a producer wanted of a transaction whose end it does not know, and what readers see (False also if they see nothing)."""
+"""The end that a producer wanted for a transaction whose end it does not know, and the one that readers see (False also if they
+see nothing)."""
 
 
 def check(node: Node, story: Story) -> set[Ends]:

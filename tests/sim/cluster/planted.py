@@ -147,7 +147,7 @@ _FOLLOWING: Final = (
     fault(
         "a follower takes all that it has for replicated",
         _LOST,
-        "server/replication/taking.py",
+        "server/replication/leader_answers.py",
         (
             "    log.raise_high_watermark(min(data.high_watermark, log.log_end_offset))\n",
             "    log.raise_high_watermark(log.log_end_offset)\n",

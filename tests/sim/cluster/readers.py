@@ -35,7 +35,7 @@ class EndWatcher:
         self.client: Client = world.client(name)
         self.process = world.process()
         self.latest = 0
-        """What was answered last."""
+        """The last answer."""
 
     async def once(self) -> None:
         """Asks for one of them."""

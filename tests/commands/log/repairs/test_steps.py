@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import ottla.testing
 from ottla.commands.log.checks.directory import Checker
 from ottla.commands.log.checks.findings import Remedy
-from ottla.commands.log.repair import checked, plan
+from ottla.commands.log.repair import plan, run_checks
 from ottla.commands.log.repairs.steps import Damage
 from ottla.log.disk.files import Buffer, File, OsDisk, OsFile
 from ottla.server.program.app import app
@@ -219,7 +219,7 @@ class CountedDisk(OsDisk):
 
 
 def repair(disk: OsDisk, data: Path, damage: Damage) -> None:
-    for step in plan(disk, checked([data], None), damage, None):
+    for step in plan(disk, run_checks([data], None), damage, None):
         step.run()
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from ottla.log.disk.files import remove_tree
-from ottla.server.broker.test_data import MARKER
+from ottla.server.broker.marked_directories import MARKER
 from ottla.server.testkit.fields import Refused
 from ottla.server.testkit.lives.homes import Given, Scratch
 from tests.server.broker.whole_broker import disk

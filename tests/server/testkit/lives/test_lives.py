@@ -15,7 +15,7 @@ import pytest
 from ottla.log.disk.checkpoint import CLEAN_SHUTDOWN
 from ottla.log.disk.files import OsDisk
 from ottla.server.base.clock import LoopClock
-from ottla.server.broker.test_data import MARKER
+from ottla.server.broker.marked_directories import MARKER
 from ottla.server.testkit.fields import Refused
 from ottla.server.testkit.lives.homes import Given
 from ottla.server.testkit.lives.steered import SteeredClock

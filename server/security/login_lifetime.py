@@ -17,7 +17,7 @@ from ottla.wire.primitives import Buffer
 
 SASL_HANDSHAKE: Final = 17
 SHORTEST_SECONDS: Final = 1.0
-"""How long after the beginning of a renewal the next one may begin."""
+"""The time from the beginning of a renewal to the next one that is allowed."""
 _KEY: Final = Struct(">h")
 
 

@@ -13,7 +13,7 @@ from ottla.commands import admin
 from ottla.commands.clients.brokers import Brokers
 from ottla.commands.clients.client import Cluster
 from ottla.commands.clients.partition import Partition
-from ottla.commands.groups import reset, together
+from ottla.commands.groups import batched_requests, reset
 from ottla.commands.groups import states as group_states
 from ottla.commands.groups.kinds import Listed, listed
 from ottla.commands.groups.rows import NO_SUCH_GROUP, group_state
@@ -55,39 +55,39 @@ def test_it_is_what_librdkafka_gets(cluster: Cluster) -> None:
         groups = list(listed(brokers).values())
         names = [one.name for one in groups]
         assert sorted(names) == ["read", "reads"]
-        found, wrong = together.described(brokers, groups)
+        found, wrong = batched_requests.described(brokers, groups)
         theirs, failed = admin.settle_groups(cluster, ours.describe_consumer_groups(names))
         assert (wrong, failed) == ({}, {})
         assert found == {name: group_state(one) for name, one in theirs.items()}
         assert found["reads"].members[0].partitions == tuple(Partition(TOPIC, number) for number in range(3))
-        assert together.committed_of(brokers, groups) == reset.committed_of(cluster, ours, names)
+        assert batched_requests.committed_of(brokers, groups) == reset.committed_of(cluster, ours, names)
         wanted = [Partition(TOPIC, number) for number in range(3)]
         specs: dict[Partition, Any] = dict.fromkeys(wanted, admin.offset_specs().latest())
-        assert together.ends_of(brokers, wanted) == admin.list_offsets(cluster, ours, specs)[0]
+        assert batched_requests.ends_of(brokers, wanted) == admin.list_offsets(cluster, ours, specs)[0]
         (cut,) = ours.delete_records([TopicPartition(TOPIC, 2, 1)]).values()
         cut.result(30)
         first, end, _ = admin.first_and_end(cluster, ours, wanted)
         assert set(first.values()) == {0, 1}
-        assert together.first_and_end_of(brokers, wanted) == (first, end)
+        assert batched_requests.first_and_end_of(brokers, wanted) == (first, end)
 
 
 def test_commits_are_those_in_the_topics_that_are_named(cluster: Cluster) -> None:
     with Brokers(cluster) as brokers:
         groups = list(listed(brokers).values())
-        all_of_them = together.committed_of(brokers, groups)
-        assert together.committed_of(brokers, groups, {TOPIC}) == all_of_them
-        assert together.committed_of(brokers, groups, {"other"}) == ({"read": {}, "reads": {}}, {})
+        all_of_them = batched_requests.committed_of(brokers, groups)
+        assert batched_requests.committed_of(brokers, groups, {TOPIC}) == all_of_them
+        assert batched_requests.committed_of(brokers, groups, {"other"}) == ({"read": {}, "reads": {}}, {})
 
 
 def test_what_is_not_there_is_an_error_or_left_out(cluster: Cluster) -> None:
     with Brokers(cluster) as brokers:
         gone = Listed("gone", "Empty", "classic", 1)
-        _, wrong = together.described(brokers, [gone])
+        _, wrong = batched_requests.described(brokers, [gone])
         assert wrong == {"gone": NO_SUCH_GROUP}
-        assert together.ends_of(brokers, [Partition("none", 0), Partition(TOPIC, 9)]) == {}
+        assert batched_requests.ends_of(brokers, [Partition("none", 0), Partition(TOPIC, 9)]) == {}
         nobody = replace_broker(gone, 7)
-        assert together.described(brokers, [nobody]) == ({}, {})
-        assert together.committed_of(brokers, [nobody]) == ({}, {})
+        assert batched_requests.described(brokers, [nobody]) == ({}, {})
+        assert batched_requests.committed_of(brokers, [nobody]) == ({}, {})
 
 
 def replace_broker(group: Listed, broker: int | None) -> Listed:
@@ -148,7 +148,7 @@ def test_offsets_of_one_topic_are_all_that_is_asked_for(broker: ottla.testing.Br
 def test_a_coordinator_that_says_it_is_none_leaves_the_group(broker: ottla.testing.Broker, cluster: Cluster) -> None:
     with Brokers(cluster) as brokers:
         groups = list(listed(brokers).values())
-        for api, ask in (("DescribeGroups", together.described), ("OffsetFetch", together.committed_of)):
+        for api, ask in (("DescribeGroups", batched_requests.described), ("OffsetFetch", batched_requests.committed_of)):
             for error, left in (("NOT_COORDINATOR", True), ("GROUP_AUTHORIZATION_FAILED", False)):
                 with broker.fault(api=api, group="read", error=error):
                     found, wrong = ask(brokers, groups)

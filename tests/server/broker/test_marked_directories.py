@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.log.config_def import ConfigError
-from ottla.server.broker.test_data import MARKER, check_directories
+from ottla.server.broker.marked_directories import MARKER, check_directories
 from tests.memdisk import MemDisk
 
 DIRECTORY = "/data"

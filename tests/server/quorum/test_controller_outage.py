@@ -1,4 +1,4 @@
-"""Silence: a line after some seconds without an answer, then one every half minute, and one when it is over."""
+"""ControllerOutage: a line after some seconds without an answer, then one every half minute, and one when it is over."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ import logging
 import pytest
 
 from ottla.server.peers.outcomes import Disconnected
-from ottla.server.quorum.silence import FIRST_SECONDS, REMIND_SECONDS, Silence
+from ottla.server.quorum.controller_outage import FIRST_SECONDS, REMIND_SECONDS, ControllerOutage
 from tests.fakes import ManualClock
 
 
 def test_it_is_said_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     clock = ManualClock()
-    silence = Silence(clock)
-    silence.go_on(Disconnected("refused"))
-    silence.end()
+    outage = ControllerOutage(clock)
+    outage.go_on(Disconnected("refused"))
+    outage.end()
     assert caplog.messages == []
     for _ in range(3):
         clock.advance(FIRST_SECONDS)
-        silence.go_on(Disconnected("refused"))
+        outage.go_on(Disconnected("refused"))
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith(
         "no controller has answered for 5 s; it goes on trying (controller.quorum.bootstrap.servers"
     )
     assert caplog.messages[0].endswith(": refused")
     clock.advance(REMIND_SECONDS)
-    silence.go_on(Disconnected("refused"))
+    outage.go_on(Disconnected("refused"))
     assert "for 45 s" in caplog.messages[1]
-    silence.end()
+    outage.end()
     assert caplog.messages[2:] == ["a controller answers again"]
     clock.advance(FIRST_SECONDS - 1)
-    silence.go_on(Disconnected("refused"))
-    silence.end()
+    outage.go_on(Disconnected("refused"))
+    outage.end()
     assert len(caplog.messages) == 3

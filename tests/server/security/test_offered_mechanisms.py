@@ -13,7 +13,7 @@ from ottla.server.security.credentials import Credentials
 from ottla.server.security.jwks import NoKeys
 from ottla.server.security.kerberos_config import KerberosConfig
 from ottla.server.security.mechanism import Challenge, Done, Mechanism
-from ottla.server.security.mechanisms import Parts, load_mechanisms, read_jaas_file
+from ottla.server.security.offered_mechanisms import Parts, load_mechanisms, read_jaas_file
 from ottla.server.security.scram import Scram
 from ottla.server.security.settings import ListenerSecurity
 from ottla.server.settings.broker_config import BrokerConfig

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ottla.wire.messages.fetch import PartitionData
 
 SLICE_BYTES: Final = 1 << 20
-"""How many bytes are appended at once, before others have a turn: a few milliseconds of work."""
+"""The number of bytes that are appended at once, before others have a turn: a few milliseconds of work."""
 _SIZE_AT: Final = 8
 
 logger = logging.getLogger("ottla.server.replication")

@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 from compat_tests.certificates import authority, issue
 from ottla.log.config_def import ConfigError
 from ottla.security.der import NotDer
-from ottla.server.security.principal import PrincipalRules, distinguished_name, subject_of
+from ottla.server.security.certificate_names import PrincipalRules, distinguished_name, subject_of
 
 COMMON_NAME = "2.5.4.3"
 NAMED = (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MARKER: Final = ".ottla-test"
 _TEXT: Final = b"A broker with a test port has written here. Its records may be of any time, and may be deleted at any time.\n"
 STAYS: Final = frozenset({MARKER, "lost+found"})
-"""What is no broker's data."""
+"""The names in a directory that are not a broker's data."""
 
 
 def is_for_tests(disk: Disk, path: str) -> bool:

@@ -1,4 +1,4 @@
-"""`Silence`: says in the log, once in a while, that no controller answers. A node goes on trying for as long as it runs."""
+"""Says in the log, once in a while, that no controller answers. A node goes on trying for as long as it runs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from ottla.server.peers.outcomes import PeerError
 
 FIRST_SECONDS: Final = 5.0
-"""How long it is silent before the log says so: an election takes less."""
+"""The time without an answer after which the log says so: an election takes less."""
 REMIND_SECONDS: Final = 30.0
-"""How often the log says it again."""
+"""The time after which the log says it again."""
 
 logger = logging.getLogger("ottla.server.quorum")
 
 
-class Silence:
+class ControllerOutage:
     """The time since a controller last answered, or since the start."""
 
     def __init__(self, clock: Clock) -> None:

@@ -1,11 +1,11 @@
-"""The election that a start holds: who may lead, and what that does to a partition."""
+"""The election that the start of a standalone broker holds: who may lead, and what that does to a partition."""
 
 from __future__ import annotations
 
 import pytest
 
-from ottla.server.metadata.elections import elect, resign
 from ottla.server.metadata.image import MetadataImage
+from ottla.server.metadata.standalone_elections import elect, resign
 from ottla.wire.messages.internal.partition_record import PartitionRecord
 from ottla.wire.messages.internal.topic_record import TopicRecord
 
