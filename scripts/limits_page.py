@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from ottla.log.config import MAX_BATCH_BYTES
 from ottla.log.config_def import Setting, text_of
 from ottla.log.stored_index import LOADED_ENTRIES
+from ottla.server.base.expressions import MAX_MEMORY, MAX_NAMED, MAX_WEIGHT
 from ottla.server.http.responder import MAX_BODY_BYTES, MAX_CONNECTIONS, MAX_HEAD_BYTES
 from ottla.server.metadata.access import MAX_COMPARISONS
 from ottla.server.metadata.names import MAX_LENGTH
@@ -24,7 +25,7 @@ from ottla.server.security.failures import MAX_ADDRESSES
 from ottla.server.security.login import MAX_FRAMES
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS, documentation
 from ottla.server.telemetry.otlp import MOST_FIELDS
-from ottla.server.telemetry.subscriptions import MAX_INSTANCES, MAX_NUMBERS, MAX_NUMBERS_OF_ONE
+from ottla.server.telemetry.subscriptions import MAX_COMPILED_BYTES, MAX_INSTANCES, MAX_NUMBERS, MAX_NUMBERS_OF_ONE
 from ottla.server.testkit.port import MAX_CONNECTIONS as TEST_CONNECTIONS
 from ottla.wire.primitives import LONGEST_STRING
 from scripts.written_pages import main
@@ -40,6 +41,9 @@ class Fixed(NamedTuple):
     beyond: str
 
 
+REFUSED_EXPRESSION: Final = (
+    "128 INVALID_REGULAR_EXPRESSION, or 40 INVALID_CONFIG in a client-metrics subscription; Kafka has no limit"
+)
 Section = tuple[tuple[str, ...], tuple[Fixed, ...]]
 SECTIONS: Final[dict[str, Section]] = {
     "Connections": (
@@ -115,10 +119,23 @@ SECTIONS: Final[dict[str, Section]] = {
         ),
         (),
     ),
+    "Regular expressions": (
+        (),
+        (
+            Fixed(
+                "bytes of an expression, of which a repetition in braces counts 81 and a class of Unicode 201",
+                MAX_WEIGHT,
+                REFUSED_EXPRESSION,
+            ),
+            Fixed("bytes of the program that it is compiled to, and of its states", MAX_MEMORY, REFUSED_EXPRESSION),
+            Fixed("named groups of an expression", MAX_NAMED, REFUSED_EXPRESSION),
+        ),
+    ),
     "Clients' metrics": (
         ("telemetry.max.bytes",),
         (
             Fixed("clients that are remembered", MAX_INSTANCES, "the one that has been silent the longest is forgotten"),
+            Fixed("bytes of patterns that are kept compiled", MAX_COMPILED_BYTES, "others are compiled for each new client"),
             Fixed("fields of one push", MOST_FIELDS, "87 INVALID_RECORD"),
             Fixed("numbers that are kept of one client", MAX_NUMBERS_OF_ONE, "further ones are not kept"),
             Fixed("numbers that are kept of all clients", MAX_NUMBERS, "further ones are not kept"),

@@ -122,7 +122,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/handlers/end_txn.py": "tests/server/handlers/test_transactions.py",
     "server/handlers/expire_delegation_token.py": "tests/server/handlers/test_delegation_tokens.py",
     "server/handlers/initialize_share_group_state.py": "tests/server/handlers/test_share_group_state.py",
-    "server/handlers/list_transactions.py": "tests/server/handlers/test_transactions.py",
     "server/handlers/read_share_group_state.py": "tests/server/handlers/test_share_group_state.py",
     "server/handlers/read_share_group_state_summary.py": "tests/server/handlers/test_share_group_state.py",
     "server/handlers/remove_raft_voter.py": "tests/server/handlers/test_cluster_membership.py",

@@ -120,7 +120,7 @@ def client_telemetry(broker: BrokerContext) -> ClientTelemetry:
 
     values = broker.config.values
     max_bytes, keeps = values["telemetry.max.bytes"], values["ottla.client.metrics"]
-    return ClientTelemetry(broker.metadata, broker.clock, broker.random, max_bytes, keeps=keeps)
+    return ClientTelemetry(broker.metadata, broker.clock, broker.random, max_bytes, broker.workers, keeps=keeps)
 
 
 def flushing(broker: BrokerContext) -> Flushing:

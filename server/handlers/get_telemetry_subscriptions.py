@@ -9,6 +9,8 @@ has the rules.
 
 from __future__ import annotations
 
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Open
@@ -22,9 +24,15 @@ from ottla.wire.messages.get_telemetry_subscriptions import (
 TRAITS = Traits(Open("a client asks which of its own metrics to report"))
 
 
-def handle(body: GetTelemetrySubscriptionsRequest, request: Request) -> GetTelemetrySubscriptionsResponse:
+def handle(
+    body: GetTelemetrySubscriptionsRequest, request: Request
+) -> GetTelemetrySubscriptionsResponse | Promise[GetTelemetrySubscriptionsResponse]:
+    return take_steps(_answer(body, request), request.broker.clock)
+
+
+def _answer(body: GetTelemetrySubscriptionsRequest, request: Request) -> Steps[GetTelemetrySubscriptionsResponse]:
     telemetry = request.broker.client_telemetry()
-    found = telemetry.get(body.client_instance_id, request.client_id, request.session)
+    found = yield from telemetry.get(body.client_instance_id, request.client_id, request.session)
     if isinstance(found, ErrorCode):
         return GetTelemetrySubscriptionsResponse(error_code=found)
     instance_id, subscription = found

@@ -3,12 +3,13 @@
 - An id is listed if it passes all filters; an empty filter lets everything pass. States are given by name; unknown names match
   nothing, and the answer lists them. v1 adds `duration_filter`: only transactions that have run for longer than so many ms
   (KIP-994). v2 adds a regular expression of RE2 that the whole id has to match (KIP-1152): 128 INVALID_REGULAR_EXPRESSION if it
-  does not compile.
+  does not compile, or is beyond the bounds of server/base/expressions.py.
 - 14 COORDINATOR_LOAD_IN_PROGRESS while the transactions of some partition are not known yet.
 """
 
 from __future__ import annotations
 
+from ottla.server.base.expressions import ExpressionError, compile_expression, matching
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, take_steps
 from ottla.server.requests.request import Request
@@ -38,13 +39,9 @@ def _list(body: ListTransactionsRequest, request: Request) -> Steps[ListTransact
     producer_ids = set(body.producer_id_filters)
     pattern = None
     if body.transactional_id_pattern:
-        import re2  # loaded by the first request that needs it
-
-        quiet = re2.Options()
-        quiet.log_errors = False
         try:
-            pattern = re2.compile(body.transactional_id_pattern, options=quiet)
-        except re2.error:
+            pattern = compile_expression(body.transactional_id_pattern)
+        except ExpressionError:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
 
     def wanted(transaction: Transaction) -> bool:
@@ -52,7 +49,6 @@ def _list(body: ListTransactionsRequest, request: Request) -> Steps[ListTransact
             (not producer_ids or transaction.producer_id in producer_ids)
             and (not body.state_filters or transaction.state in states)
             and (body.duration_filter < 0 or now_ms - transaction.started_ms > body.duration_filter)
-            and (pattern is None or pattern.fullmatch(transaction.transactional_id) is not None)
         )
 
     coordinator = request.broker.transaction_coordinator()
@@ -66,6 +62,9 @@ def _list(body: ListTransactionsRequest, request: Request) -> Steps[ListTransact
             yield None
         if wanted(each):
             listed.append(TransactionState(each.transactional_id, each.producer_id, each.state.text))
+    if pattern is not None:
+        ids = yield from matching(pattern, (each.transactional_id for each in listed), request.broker.workers)
+        listed = [each for each in listed if each.transactional_id in ids]
     answer = coordinator.answer_about_all(
         ListTransactionsResponse(0, ErrorCode.NONE, unknown, listed),
         lambda _: ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE),

@@ -11,6 +11,8 @@ server/telemetry/subscriptions.py has the rules.
 
 from __future__ import annotations
 
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Open
@@ -19,8 +21,12 @@ from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemet
 TRAITS = Traits(Open("a client reports its own metrics"))
 
 
-def handle(body: PushTelemetryRequest, request: Request) -> PushTelemetryResponse:
-    code = request.broker.client_telemetry().push(
+def handle(body: PushTelemetryRequest, request: Request) -> PushTelemetryResponse | Promise[PushTelemetryResponse]:
+    return take_steps(_answer(body, request), request.broker.clock)
+
+
+def _answer(body: PushTelemetryRequest, request: Request) -> Steps[PushTelemetryResponse]:
+    code = yield from request.broker.client_telemetry().push(
         body.client_instance_id,
         request.client_id,
         request.session,

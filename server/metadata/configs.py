@@ -22,7 +22,7 @@ from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
 from ottla.server.metadata.operation import NO_LIMIT, InParts, Refused, check_name, check_size
 from ottla.server.settings.broker_settings import BROKER_SETTINGS
-from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, wrong_match
+from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, wrong_element
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -277,9 +277,8 @@ def _check_client_metrics(after: Mapping[str, str]) -> None:
             values[key] = CLIENT_METRICS_SETTINGS[key]._replace(low=None, high=None, check=None).parse(text)
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
-    for pair in values.get("match", ()):
-        if (why := wrong_match(pair)) is not None:
-            raise Refused(ErrorCode.INVALID_CONFIG, f"match: it has the element '{pair}', {why}")
+    if (wrong := wrong_element(values.get("match", ()))) is not None:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"match: it has the element '{wrong[0]}', {wrong[1]}")
     interval, bounds = values.get("interval.ms"), CLIENT_METRICS_SETTINGS["interval.ms"]
     if interval is not None and not bounds.low <= interval <= bounds.high:
         bound = f"small; the least is {bounds.low}" if interval < bounds.low else f"large; the most is {bounds.high}"

@@ -10,9 +10,11 @@ texts are ours.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from ottla.log.config_def import ConfigType, Setting, Value
+from ottla.server.base.expressions import MAX_WEIGHT, ExpressionError, compile_expression, weight
 
 _BOOLEAN, _STRING, _INT, _LONG, _LIST = (
     ConfigType.BOOLEAN,
@@ -38,19 +40,29 @@ def _check_offset_reset(value: Value) -> str | None:
     return "is not one of earliest, latest and by_duration: with an ISO 8601 duration such as PT1H"
 
 
-_ONLY_IN_JAVA: Final = r"\\[pPQEhHRXGkzZ]|\(\?<|&&"
-"""Syntax of regular expressions that only Java, and so Kafka, has, or that means something else there."""
-NO_PATTERN: Final = (re.error, OverflowError, RecursionError)
-"""The errors of re.compile, of which the last two are for too many repetitions and too deep nesting. Patterns are matched by RE2
-(server/telemetry/subscriptions.py) but checked by Python's re, because what that accepts is closer to what Java accepts.
-"""
+_ONLY_IN_JAVA: Final = re.compile(r"\\[pPQEhHRXGkzZ1-9]|\(\?[<=!>]|[*+?}]\+|\{(?:[0-9]{1,9},)?[0-9]{4,9}[,}]|&&")
+"""Syntax of regular expressions that Java, and so Kafka, has and RE2 has not, or that means something else there."""
+_TOO_MANY: Final = re.compile(r"\{[0-9,]*[0-9]{10}")
+"""A repetition so often that no Java pattern can have it; RE2 takes it for text."""
+_SHOWN: Final = 200
+_PAIR_WEIGHT: Final = 100
+"""An element of `match` weighs so much besides its pattern: this is what the shortest ones take."""
 
 
 def _check_match(value: Value) -> str | None:
-    for pair in value if isinstance(value, tuple) else ():
-        why = wrong_match(pair)
+    wrong = wrong_element(value if isinstance(value, tuple) else ())
+    return None if wrong is None else f"has the element '{wrong[0]}', {wrong[1]}"
+
+
+def wrong_element(pairs: Iterable[str]) -> tuple[str, str] | None:
+    """Returns the first element of `match` that is not valid, and why; None if all are. All together may weigh as much as one
+    regular expression, since they are compiled within one turn."""
+    left = MAX_WEIGHT
+    for pair in pairs:
+        left -= weight(pair.encode(errors="surrogatepass")) + _PAIR_WEIGHT
+        why = wrong_match(pair) if left >= 0 else f"with which all are too long: they may have {MAX_WEIGHT:,} bytes"
         if why is not None:
-            return f"has the element '{pair}', {why}"
+            return (pair if len(pair) <= _SHOWN else f"{pair[:_SHOWN]}..."), why
     return None
 
 
@@ -60,10 +72,12 @@ def wrong_match(pair: str) -> str | None:
     pattern = pattern.rstrip("=")  # Kafka drops these, too
     if not equals or not pattern or "=" in pattern or key.strip() not in MATCH_KEYS:
         return f"which is not key=pattern with one of {', '.join(sorted(MATCH_KEYS))}"
+    if _TOO_MANY.search(pattern) is not None:
+        return "whose pattern cannot be compiled: it repeats something too often"
     try:
-        re.compile(pattern.strip())
-    except NO_PATTERN as error:
-        if re.search(_ONLY_IN_JAVA, pattern) is None:
+        compile_expression(pattern.strip())
+    except ExpressionError as error:
+        if _ONLY_IN_JAVA.search(pattern) is None:
             return f"whose pattern cannot be compiled: {error}"
     return None
 

@@ -9,7 +9,7 @@
     KeyValue         1 key, 2 AnyValue: 1 text, 2 true or false, 3 an integer, 4 a double
 
 A field is a varint `number << 3 | wire type` and its value: 0 varint, 1 eight bytes, 2 a length and that many bytes, 5 four
-bytes. Unknown fields are skipped. Numbers are little-endian. Reading stops at MOST_FIELDS, because it blocks the event loop; a
+bytes. Unknown fields are skipped. Numbers are little-endian. Reading stops at MOST_FIELDS, which take a thread some 200 ms; a
 push of a Java client has some thousands of fields.
 """
 

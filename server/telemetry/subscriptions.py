@@ -20,34 +20,38 @@ after it. Requests must not come too early:
 
 A change of subscriptions resets all of this.
 
-Those who may write subscriptions choose the patterns, and any client chooses the texts against which they are matched, on the
-event loop. So they are matched by RE2, which takes linear time; a pattern with Java syntax that RE2 does not have (back
-references, lookahead, possessive quantifiers) matches no client, and is logged.
+Those who may write subscriptions choose the patterns, and any client chooses the texts against which they are matched. So they
+are RE2's, with its bounds (server/base/expressions.py); a pattern with Java syntax that RE2 does not have (back references,
+lookahead, possessive quantifiers) matches no client, and is logged. Subscriptions are matched one a step, and what a client
+pushes is unfolded and read in a thread. A client may be forgotten meanwhile, and subscriptions may change: a client then gets
+what it was matched with, and its next request finds that there is another version.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ottla.log.config_def import ConfigError
 from ottla.server.base.closing import Closes
+from ottla.server.base.expressions import Expression, ExpressionError, compile_expression, matching
 from ottla.server.base.randomness import random_uuid
+from ottla.server.base.turns import call_in_thread
 from ottla.server.metadata.image import CLIENT_METRICS, ConfigChanged
 from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS
-from ottla.server.telemetry.otlp import Malformed, points
+from ottla.server.telemetry.otlp import Malformed, Point, points
 from ottla.wire.compression import CompressionError, decompress
 from ottla.wire.crc import crc32c
 from ottla.wire.errors import ErrorCode
 from ottla.wire.primitives import uuid_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from random import Random
 
     from ottla.server.base.clock import Clock
+    from ottla.server.base.turns import Steps, Workers
     from ottla.server.metadata.image import MetadataImage
 
 logger = logging.getLogger("ottla.server.telemetry")
@@ -61,6 +65,8 @@ NEVER_MS: Final = -1
 _DEFAULT_INTERVAL_MS: Final = 300_000
 MAX_NUMBERS: Final = 100_000
 MAX_NUMBERS_OF_ONE: Final = 1000
+MAX_COMPILED_BYTES: Final = 16 << 20
+"""The memory of patterns that are kept compiled: about 60. Others are compiled for each new client."""
 _RESOLVED_BY_GET: Final = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 _RESERVED: Final = (bytes(16), bytes(15) + b"\x01")
 
@@ -82,7 +88,6 @@ class Instance:
 
     __slots__ = (
         "attributes",
-        "is_forgotten",
         "last_error",
         "last_get_ms",
         "last_push_ms",
@@ -106,8 +111,14 @@ class Instance:
         self.seen_ms = NEVER_MS
         self.last_error = ErrorCode.NONE
         self.terminating = False
-        self.is_forgotten = False
-        """A request that is being answered may still hold an instance that has gone: nothing more is kept of it."""
+
+
+class _Wish(NamedTuple):
+    """A subscription as it was written: the last pattern of each attribute, the metrics, and how often."""
+
+    patterns: dict[str, str]
+    metrics: tuple[str, ...]
+    interval_ms: int
 
 
 class Client(Closes, Protocol):
@@ -122,7 +133,16 @@ class ClientTelemetry:
     """Answers the requests of clients about metrics, as the module's docstring says. It follows the image's subscriptions by
     itself."""
 
-    def __init__(self, image: MetadataImage, clock: Clock, random: Random, max_bytes: int, *, keeps: bool = False) -> None:
+    def __init__(
+        self,
+        image: MetadataImage,
+        clock: Clock,
+        random: Random,
+        max_bytes: int,
+        workers: Callable[[], Workers],
+        *,
+        keeps: bool = False,
+    ) -> None:
         self.max_bytes = max_bytes
         """The most bytes of one push, compressed and decompressed: telemetry.max.bytes."""
         self._keeps = keeps
@@ -132,7 +152,11 @@ class ClientTelemetry:
         self._random = random
         self._instances: dict[bytes, Instance] = {}  # in the order of their last requests
         self._by_client: dict[Client, bytes] = {}
+        self._workers = workers
         self._version = 0  # changes whenever any subscription does
+        self._wishes: dict[str, _Wish] = {}  # those that were read since they changed, by name
+        self._compiled: dict[str, Expression | None] = {}  # None for what RE2 does not accept
+        self._compiled_bytes = 0
         image.subscribe(self._follow)
 
     def __len__(self) -> int:
@@ -141,6 +165,9 @@ class ClientTelemetry:
     def _follow(self, event: object) -> None:
         if isinstance(event, ConfigChanged) and event.resource_type == CLIENT_METRICS:
             self._version += 1
+            self._wishes.pop(event.name, None)
+            self._compiled.clear()
+            self._compiled_bytes = 0
 
     def _forget_client(self, client: Client) -> None:
         """Forgets the client instance that first came on a connection that is now closed."""
@@ -156,15 +183,13 @@ class ClientTelemetry:
 
     # The two requests
 
-    def get(self, instance_id: bytes, client_id: str | None, client: Client) -> tuple[bytes, Subscription] | ErrorCode:
-        """Answers a GetTelemetrySubscriptions with the id of the client instance, a new one for all zeros, and what it is to
-        push.
-
-        Returns an error code if the request comes too early.
+    def get(self, instance_id: bytes, client_id: str | None, client: Client) -> Steps[tuple[bytes, Subscription] | ErrorCode]:
+        """Makes steps that answer a GetTelemetrySubscriptions with the id of the client instance, a new one for all zeros, and
+        what it is to push, or with an error code if the request comes too early.
         """
         if instance_id == bytes(16):
             instance_id = self._new_id()
-        instance = self._instance(instance_id, client_id, client)
+        instance = yield from self._instance(instance_id, client_id, client)
         now_ms = self._clock.now_ms()
         if _is_due(now_ms, max(instance.last_get_ms, instance.last_push_ms), instance):
             instance.last_get_ms = now_ms
@@ -183,14 +208,24 @@ class ClientTelemetry:
         codec: int,
         metrics: bytes,
         terminating: bool,
-    ) -> ErrorCode:
-        """Takes the metrics of a PushTelemetry, which are compressed by `codec`. Returns the error code of the answer."""
+    ) -> Steps[ErrorCode]:
+        """Makes steps that take the metrics of a PushTelemetry, which are compressed by `codec`, and return the error code of the
+        answer."""
         if instance_id in _RESERVED:
             return ErrorCode.INVALID_REQUEST
-        instance = self._instance(instance_id, client_id, client)
-        instance.last_error = self._check_push(instance, subscription_id, codec, metrics, terminating)
+        instance = yield from self._instance(instance_id, client_id, client)
+        error = self._check_push(instance, subscription_id, codec, metrics, terminating)
         instance.terminating = terminating
-        return instance.last_error
+        instance.last_error = error
+        if error is ErrorCode.NONE and metrics and (codec or self._keeps):
+            try:
+                known = frozenset(instance.numbers)
+                read = yield from call_in_thread(lambda: self._read(codec, metrics, known), self._workers)
+            except (CompressionError, Malformed):
+                instance.last_error = error = ErrorCode.INVALID_RECORD
+            else:
+                self._keep(instance_id, instance, read)
+        return error
 
     def _check_push(self, instance: Instance, subscription_id: int, codec: int, metrics: bytes, terminating: bool) -> ErrorCode:
         if instance.terminating:
@@ -206,23 +241,35 @@ class ClientTelemetry:
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         if len(metrics) > self.max_bytes:
             return ErrorCode.TELEMETRY_TOO_LARGE
-        if metrics:
-            try:
-                unpacked = decompress(codec, metrics, self.max_bytes)
-                if self._keeps:
-                    self._keep(instance, unpacked)
-            except (CompressionError, Malformed):
-                return ErrorCode.INVALID_RECORD
         return ErrorCode.NONE
 
-    def _keep(self, instance: Instance, metrics: bytes) -> None:
-        """Keeps the numbers of a push. Raises Malformed, with none of them kept."""
+    def _read(self, codec: int, metrics: bytes, known: frozenset[Key]) -> list[Point]:
+        """Unfolds a push of a client with these numbers, and returns what may be kept of it, with its deltas summed: so little
+        that the event loop can keep it at once. Raises CompressionError and Malformed.
+        """
+        unpacked = decompress(codec, metrics, self.max_bytes)
+        numbers: dict[Key, Point] = {}
+        most = len(known) + MAX_NUMBERS_OF_ONE
+        for point in points(unpacked) if self._keeps else ():
+            key = point.name, point.attributes
+            before = numbers.get(key)
+            if before is not None and point.is_delta:
+                numbers[key] = before._replace(value=before.value + point.value)
+            elif before is not None or key in known or len(numbers) < most:
+                numbers[key] = point
+        return list(numbers.values())
+
+    def _keep(self, instance_id: bytes, instance: Instance, read: list[Point]) -> None:
+        """Keeps the numbers of a push, unless the client was forgotten meanwhile."""
         numbers = instance.numbers
-        for name, attributes, value, is_delta in list(points(metrics)):
+        known = self._instances.get(instance_id)
+        if known is None or known.numbers is not numbers:
+            return
+        for name, attributes, value, is_delta in read:
             key = name, attributes
             if key in numbers:
                 numbers[key] = numbers[key] + value if is_delta else value
-            elif not instance.is_forgotten and len(numbers) < MAX_NUMBERS_OF_ONE and self._kept < MAX_NUMBERS:
+            elif len(numbers) < MAX_NUMBERS_OF_ONE and self._kept < MAX_NUMBERS:
                 numbers[key] = value
                 self._kept += 1
 
@@ -234,18 +281,20 @@ class ClientTelemetry:
             if made not in self._instances:
                 return made
 
-    def _instance(self, instance_id: bytes, client_id: str | None, client: Client) -> Instance:
-        """Returns the client instance of this id, a new one if there is none or it was forgotten."""
+    def _instance(self, instance_id: bytes, client_id: str | None, client: Client) -> Steps[Instance]:
+        """Makes steps that return the client instance of this id, a new one if there is none or it was forgotten."""
         now_ms = self._clock.now_ms()
         is_new_client = False
-        instance = self._instances.get(instance_id)
-        if instance is not None and now_ms - instance.seen_ms >= _expiry_ms(instance):
-            self._forget(instance_id)
-            instance = None
-        if instance is None or instance.version != self._version:
+        instance = self._known(instance_id, now_ms)
+        version = self._version
+        if instance is None or instance.version != version:
             attributes = instance.attributes if instance else _attributes(instance_id, client_id, client)
+            subscription = yield from self._subscription(instance_id, attributes)
+            now_ms = self._clock.now_ms()
+            instance = self._known(instance_id, now_ms)  # another request may have made it meanwhile, or it was forgotten
+        if instance is None or instance.version < version:
             numbers = instance.numbers if instance else {}
-            instance = Instance(attributes, numbers, self._subscription(instance_id, attributes), self._version)
+            instance = Instance(attributes, numbers, subscription, version)
             is_new_client = client not in self._by_client
             self._by_client[client] = instance_id
         instance.seen_ms = now_ms
@@ -256,9 +305,16 @@ class ClientTelemetry:
             client.on_close(self._forget_client)  # last, for a client that has gone already is forgotten at once
         return instance
 
+    def _known(self, instance_id: bytes, now_ms: int) -> Instance | None:
+        """Returns the client instance of this id, which is forgotten now if it was silent for too long."""
+        instance = self._instances.get(instance_id)
+        if instance is not None and now_ms - instance.seen_ms >= _expiry_ms(instance):
+            self._forget(instance_id)
+            return None
+        return instance
+
     def _forget(self, instance_id: bytes) -> None:
         instance = self._instances.pop(instance_id)
-        instance.is_forgotten = True
         self._kept -= len(instance.numbers)
 
     def _forget_old(self, now_ms: int) -> None:
@@ -270,18 +326,48 @@ class ClientTelemetry:
 
     # Subscriptions
 
-    def _subscription(self, instance_id: bytes, attributes: Mapping[str, str | None]) -> Subscription:
+    def _subscription(self, instance_id: bytes, attributes: Mapping[str, str | None]) -> Steps[Subscription]:
         metrics: set[str] = set()
         interval_ms = _DEFAULT_INTERVAL_MS
-        for (kind, _), texts in self._image.configs.items():
-            if kind != CLIENT_METRICS:
-                continue
-            values = _parsed(texts)
-            if _matches(values.get("match", ()), attributes):
-                metrics.update(values.get("metrics", ()))
-                interval_ms = min(interval_ms, values.get("interval.ms", _DEFAULT_INTERVAL_MS))
+        for name in [name for kind, name in self._image.configs if kind == CLIENT_METRICS]:
+            yield None
+            wish = self._wish(name)
+            if wish is not None and (yield from self._matches(wish.patterns, attributes)):
+                metrics.update(wish.metrics)
+                interval_ms = min(interval_ms, wish.interval_ms)
         wanted = (EVERYTHING,) if EVERYTHING in metrics else tuple(sorted(metrics))
         return Subscription(wanted, interval_ms, _subscription_id(instance_id, wanted, interval_ms))
+
+    def _wish(self, name: str) -> _Wish | None:
+        """Returns the subscription of this name, None if it was deleted meanwhile."""
+        wish = self._wishes.get(name)
+        texts = self._image.configs.get((CLIENT_METRICS, name))
+        if wish is None and texts is not None:
+            wish = self._wishes[name] = _parsed(texts)
+        return wish
+
+    def _matches(self, patterns: Mapping[str, str], attributes: Mapping[str, str | None]) -> Steps[bool]:
+        """Makes steps that return whether a client matches all patterns."""
+        for key, pattern in patterns.items():
+            compiled, value = self._compile(pattern), attributes.get(key)
+            if value is None or compiled is None or not (yield from matching(compiled, [value], self._workers)):
+                return False
+        return True
+
+    def _compile(self, pattern: str) -> Expression | None:
+        """Returns the compiled pattern, None if RE2 does not accept it."""
+        if pattern in self._compiled:
+            return self._compiled[pattern]
+        compiled = None
+        try:
+            compiled = compile_expression(pattern)
+        except ExpressionError as error:
+            logger.warning("the pattern %r of a client-metrics subscription matches no client: %s", pattern, error)
+        memory = compiled.memory if compiled is not None else len(pattern)
+        if self._compiled_bytes + memory <= MAX_COMPILED_BYTES:
+            self._compiled[pattern] = compiled
+            self._compiled_bytes += memory
+        return compiled
 
 
 def _is_due(now_ms: int, last_ms: int, instance: Instance) -> bool:
@@ -305,39 +391,19 @@ def _attributes(instance_id: bytes, client_id: str | None, client: Client) -> di
     }
 
 
-def _parsed(texts: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the settings of a subscription that can be parsed. A data directory of Kafka may have others."""
+def _parsed(texts: Mapping[str, str]) -> _Wish:
+    """Returns a subscription, with those of its settings that can be parsed. A data directory of Kafka may have others. Each
+    element of `match` is `key=regular expression`; the last one of a key counts. They are not checked again: one that is not
+    valid here matches no client.
+    """
     values: dict[str, Any] = {}
     for name, text in texts.items():
         with contextlib.suppress(ConfigError, KeyError):
-            values[name] = CLIENT_METRICS_SETTINGS[name].parse(text)
-    return values
-
-
-def _matches(patterns: tuple[str, ...], attributes: Mapping[str, str | None]) -> bool:
-    """Returns whether a client matches all patterns. Each is `key=regular expression`; the last one of a key counts."""
-    by_key = {key.strip(): pattern.strip() for key, _, pattern in (pair.partition("=") for pair in patterns)}
-    return all(_fits(pattern, attributes[key]) for key, pattern in by_key.items())
-
-
-def _fits(pattern: str, value: str | None) -> bool:
-    compiled = _compiled(pattern)
-    return value is not None and compiled is not None and compiled.fullmatch(value) is not None
-
-
-@functools.lru_cache(maxsize=100)
-def _compiled(pattern: str) -> Any:
-    """Returns the compiled pattern, None if only Java understands it."""
-    import re2  # imported with the first subscription that has patterns
-
-    quiet = re2.Options()
-    quiet.log_errors = False
-    try:
-        return re2.compile(pattern, options=quiet)
-    except re2.error as error:
-        said = error.args[0].decode("utf-8", "replace")
-        logger.warning("the pattern %r of a client-metrics subscription matches no client: %s", pattern, said)
-        return None
+            setting = CLIENT_METRICS_SETTINGS[name]
+            values[name] = (setting._replace(check=None) if name == "match" else setting).parse(text)
+    split = (pair.partition("=") for pair in values.get("match", ()))
+    patterns = {key.strip(): pattern.strip() for key, _, pattern in split}
+    return _Wish(patterns, tuple(values.get("metrics", ())), values.get("interval.ms", _DEFAULT_INTERVAL_MS))
 
 
 def _subscription_id(instance_id: bytes, metrics: tuple[str, ...], interval_ms: int) -> int:

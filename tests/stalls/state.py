@@ -28,6 +28,7 @@ from ottla.wire.messages import (
     describe_topic_partitions,
     describe_user_scram_credentials,
     elect_leaders,
+    get_telemetry_subscriptions,
     incremental_alter_configs,
     init_producer_id,
     list_config_resources,
@@ -88,7 +89,9 @@ class Large(InVirtualTime):
     def _lots(self, names: list[str]) -> Iterator[WireStruct]:
         """Yields the requests that make what has these names."""
         yield create_topics.CreateTopicsRequest([create_topics.CreatableTopic(name, 1, 1) for name in names], 10_000)
-        yield set_configs([(CLIENT_METRICS, name) for name in names], "interval.ms", "1000")
+        subscriptions = [(CLIENT_METRICS, name) for name in names]
+        yield set_configs(subscriptions, "interval.ms", "1000")
+        yield set_configs(subscriptions, "match", "client_id=.*[05]")
         yield alter_client_quotas.AlterClientQuotasRequest(
             [
                 alter_client_quotas.RequestEntryData(
@@ -161,10 +164,12 @@ QUESTIONS: Final[tuple[WireStruct, ...]] = (
     describe_topic_partitions.DescribeTopicPartitionsRequest([], 2000, None),
     describe_user_scram_credentials.DescribeUserScramCredentialsRequest(None),
     elect_leaders.ElectLeadersRequest(0, None, 10_000),
+    get_telemetry_subscriptions.GetTelemetrySubscriptionsRequest(),
     list_config_resources.ListConfigResourcesRequest([]),
     list_groups.ListGroupsRequest(),
     list_partition_reassignments.ListPartitionReassignmentsRequest(10_000, None),
     list_transactions.ListTransactionsRequest(),
+    list_transactions.ListTransactionsRequest([], [], -1, "held-.*[05]"),
     metadata.MetadataRequest(None),
     offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup("wide", topics=None)]),
 )

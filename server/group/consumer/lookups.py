@@ -6,9 +6,11 @@ steps (regexes.py), since a thousand expressions over ten thousand topics take s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ottla.server.base.clock import Clock
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.group.cluster import Cluster
 from ottla.server.group.consumer import regexes
 
@@ -34,16 +36,16 @@ class RegexLookups:
         """Matches the expressions against the topics that there are now, beginning with the next turn of the event loop; only
         against those for which `may_see` is true, if there is one."""
         self._running.add(group_id)
-        topics: Iterable[str] = self._cluster.topics
-        if may_see is not None:
-            topics = [name for name in topics if may_see(name)]
-        steps, version = regexes.match(sorted(expressions), topics), self._cluster.highest_offset
-        self._clock.call_later(0, lambda: self._step(group_id, steps, version))
+        steps, version = regexes.match(sorted(expressions), self._cluster.topics, may_see), self._cluster.highest_offset
+        self._clock.call_later(0, lambda: self._begin(group_id, steps, version))
 
-    def _step(self, group_id: str, steps: Iterator[dict[str, frozenset[str]] | None], version: int) -> None:
-        matches = next(steps)
-        if matches is None:
-            self._clock.call_later(0, lambda: self._step(group_id, steps, version))
+    def _begin(self, group_id: str, steps: Steps[Matches], version: int) -> None:
+        matches = take_steps(steps, self._clock)
+        if isinstance(matches, Promise):
+            matches.add_done_callback(lambda done: self._end(group_id, done.result(), version))
         else:
-            self._running.discard(group_id)
-            self._found(group_id, matches, version)
+            self._end(group_id, matches, version)
+
+    def _end(self, group_id: str, matches: Matches, version: int) -> None:
+        self._running.discard(group_id)
+        self._found(group_id, matches, version)

@@ -21,6 +21,7 @@ from ottla.log.config import TOPIC_SETTINGS
 from ottla.log.config_def import ConfigError, Setting
 from ottla.log.disk import checkpoint
 from ottla.log.properties import parse_properties
+from ottla.server.base.turns import at_once
 from ottla.server.group.classic.group import subscription_topics
 from ottla.server.group.consumer.embedded import read_assignment, read_subscription, version_of
 from ottla.server.group.consumer.regexes import check_regex, match
@@ -79,9 +80,9 @@ def _regex(data: bytes) -> None:
         check_regex(expression)
     except GroupError:
         return
-    found = [step for step in match([expression, "t"], _TOPICS) if step is not None]
-    assert found[-1]["t"] == {"t"} or expression == "t"
-    assert found[-1][expression] <= set(_TOPICS)
+    found = at_once(match([expression, "t"], _TOPICS))
+    assert found["t"] == {"t"} or expression == "t"
+    assert found[expression] <= set(_TOPICS)
 
 
 @functools.cache
