@@ -33,6 +33,7 @@ from ottla.server.partitions.replica import Replica
 from ottla.server.share.letter_copies import NO_COPY, Copy, LetterCopies
 from ottla.server.share.share_group_config import ShareGroupConfig
 from ottla.server.share.states import GivenUp, GivingUp
+from ottla.server.share.waiting import wait_with_others
 from ottla.wire.batch import HEADER_SIZE
 from ottla.wire.compression import CompressionError
 from ottla.wire.records import Header, Record, build_batch
@@ -128,7 +129,7 @@ class DeadLetters:
         name, giving_up = letters.topic, letters.giving_up
         if name not in self._image.topics and not (yield from wait_in_steps(self._create(name))):
             return
-        yield from _wait_with_others(self._replicas.settled())
+        yield from wait_with_others(self._replicas.settled())
         batch = _Batch(self._most_bytes(letters))
         for given in giving_up.runs:
             for offset in range(given.run.first, given.run.last + 1):
@@ -259,11 +260,3 @@ def _most_bytes_of(letter: Record) -> int:
     """Returns an upper bound for the bytes that a letter takes in a batch."""
     parts = (letter.key or b"", letter.value or b"", *(part or b"" for header in letter.headers for part in header))
     return RECORD_OVERHEAD + sum(map(len, parts))
-
-
-def _wait_with_others(promise: Promise[None] | None) -> Steps[None]:
-    """Waits for what others wait for, too, so that nobody may cancel it who no longer does."""
-    if promise is not None:
-        waited: Promise[None] = Promise()
-        promise.add_done_callback(lambda _: None if waited.done() else waited.set_result(None))
-        yield waited
