@@ -134,7 +134,7 @@ def test_a_deleted_topic_is_forgotten_in_turns() -> None:
 
 
 def test_cold_snapshots_are_written_in_turns() -> None:
-    """What happens between two turns counts."""
+    """It writes what is there by the time of each turn."""
     log = LaggingLog(lag=False)
     shard = shard_with(2 * A_STEP, log)
     snapshots = shard.snapshot_cold(0)
