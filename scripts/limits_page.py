@@ -24,6 +24,7 @@ from ottla.server.partitions.fetch_sessions import UNKNOWN_KEPT
 from ottla.server.security.failures import MAX_ADDRESSES
 from ottla.server.security.login import MAX_FRAMES
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS, documentation
+from ottla.server.share.dead_letters import LETTERS_A_BATCH
 from ottla.server.telemetry.otlp import MOST_FIELDS
 from ottla.server.telemetry.subscriptions import MAX_COMPILED_BYTES, MAX_INSTANCES, MAX_NUMBERS, MAX_NUMBERS_OF_ONE
 from ottla.server.testkit.port import MAX_CONNECTIONS as TEST_CONNECTIONS
@@ -117,7 +118,13 @@ SECTIONS: Final[dict[str, Section]] = {
             "group.max.session.timeout.ms", "group.consumer.max.session.timeout.ms", "group.share.max.session.timeout.ms",
             "group.streams.max.session.timeout.ms", "offset.metadata.max.bytes", "offsets.retention.minutes",
         ),
-        (),
+        (
+            Fixed(
+                "dead letters of a share group in one batch",
+                LETTERS_A_BATCH,
+                "further ones are in the next; records that wait for theirs stay in flight",
+            ),
+        ),
     ),
     "Regular expressions": (
         (),

@@ -191,6 +191,7 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/settings/table/nodes.py": "tests/server/settings/test_table.py",
     "server/settings/table/row.py": "tests/server/settings/test_table.py",
     "server/settings/table/security.py": "tests/server/settings/test_table.py",
+    "server/share/acknowledgement.py": "tests/server/share/test_share_partition.py",
     "server/share/acknowledging.py": "tests/server/handlers/test_share_acknowledge.py",
     "server/share/changes.py": "tests/server/share/test_share_partition.py",
     "server/share/fetching.py": "tests/server/handlers/test_share_fetch.py",

@@ -38,6 +38,7 @@ from scripts.bench.stall_neighbour import Neighbour
 from scripts.bench.stall_page import Seen, add_rows
 from scripts.bench.stall_patterns import pattern_attacks
 from scripts.bench.stall_rules import rule_attacks
+from scripts.bench.stall_shares import share_attacks
 from scripts.bench.stall_states import state_attacks
 
 ANNOUNCED = 100_000_000

@@ -156,6 +156,7 @@ class BrokerContext:
     existing_share_coordinator: ShareCoordinator | None = None
     """None until a request concerns share groups; see `share_coordinator`."""
     existing_share_persister: ShareCoordinator | SharePersister | None = None
+    existing_share_group_state: ShareGroupState | None = None
     """None until somebody needs the state of share groups; see `share_persister`."""
     existing_latest_offsets: LatestOffsets | None = None
     """None until a share group is described whose partitions other brokers lead; see `latest_offsets`."""
@@ -217,8 +218,10 @@ class BrokerContext:
         return self.existing_latest_offsets
 
     def share_group_state(self) -> ShareGroupState:
-        """Returns what carries out, in the share coordinator, decisions of a group's coordinator. It has no state of its own."""
-        return self.optional_parts.share_group_state(self)
+        """Returns what carries out, in the share coordinator, decisions of a group's coordinator; the first call makes it."""
+        if self.existing_share_group_state is None:
+            self.existing_share_group_state = self.optional_parts.share_group_state(self)
+        return self.existing_share_group_state
 
     def share_partitions(self) -> SharePartitions:
         """Returns the share partitions that this broker leads; the first call makes them."""

@@ -15,9 +15,9 @@ from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps
 from ottla.server.group.share.member import LONGEST_MEMBER_ID
 from ottla.server.metadata.feature_levels import SHARE_VERSION
+from ottla.server.share.acknowledgement import Acknowledgement
 from ottla.server.share.persister import ShareError
 from ottla.server.share.sessions import SessionKey, TopicIdPartition
-from ottla.server.share.share_partition import Acknowledgement
 from ottla.server.share.share_partitions import SharePartitions
 from ottla.server.share.states import REJECT, RENEW
 from ottla.wire.errors import ErrorCode

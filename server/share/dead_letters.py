@@ -6,30 +6,37 @@ record's topic, partition and offset, the group, the number of deliveries, and t
 number, modulo the partition count of the topic, and is written before the share coordinator learns that the record is archived.
 So a crash may duplicate a letter, but loses none.
 
+Letters are written in steps (server/base/turns.py), LETTERS_A_BATCH of them and one batch at a time. What is done within a turn
+is done when `send` returns. Otherwise the records stay in the state ARCHIVING until their letters are written: what waits is
+offsets in flight, no letters, and it counts against the locks that the group may have in a partition. Since a copy needs its
+batch unfolded, those who copy do so one after the other.
+
 The topic's name has to begin with the broker's `errors.deadletterqueue.topic.name.prefix`, and the topic has to allow letters by
 its `errors.deadletterqueue.group.enable`. A topic that does not exist is created if the broker allows it
-(`errors.deadletterqueue.auto.create.topics.enable`); the letters that caused its creation are the only ones that a crash can
-lose. Problems are logged, and the record is archived all the same.
+(`errors.deadletterqueue.auto.create.topics.enable`). Problems are logged, and the record is archived all the same.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Iterator, Sequence, Set
-from typing import TYPE_CHECKING, Any, Final
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from ottla.log.errors import LogError
-from ottla.log.validate import Origin
-from ottla.server.base.answers import wait_for
+from ottla.log.validate import QUICK_BYTES, Origin
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, Workers, take_steps, wait_in_steps
 from ottla.server.metadata.feature_levels import SHARE_VERSION
 from ottla.server.metadata.image import TOPIC
 from ottla.server.partitions.replica import Replica
+from ottla.server.share.letter_copies import NO_COPY, Copy, LetterCopies
 from ottla.server.share.share_group_config import ShareGroupConfig
-from ottla.server.share.states import GivenUp
+from ottla.server.share.states import GivenUp, GivingUp
+from ottla.server.share.waiting import wait_with_others
 from ottla.wire.batch import HEADER_SIZE
 from ottla.wire.compression import CompressionError
-from ottla.wire.records import Record, build_batch, iter_records
+from ottla.wire.records import Header, Record, build_batch
 
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
@@ -43,40 +50,51 @@ logger = logging.getLogger("ottla.server.share.dead_letters")
 GROUP_ENABLE: Final = "errors.deadletterqueue.group.enable"
 SINCE_SHARE_VERSION: Final = 2
 INTERNAL_PREFIX: Final = "__"
-REJECTED: Final = "The consumer rejected the record."
-TOO_OFTEN: Final = "The record was delivered as often as the group allows."
+REJECTED: Final = b"The consumer rejected the record."
+TOO_OFTEN: Final = b"The record was delivered as often as the group allows."
 RECORD_OVERHEAD: Final = 48
 """An upper bound for the bytes that a record's lengths and deltas take, with six headers."""
+LETTERS_A_BATCH: Final = 100
+"""So many letters are written in one batch and in one step, which takes about a millisecond; fewer if they are more than
+QUICK_BYTES, but for one letter that is larger by itself."""
 
 
 class DeadLetters:
-    """Writes the letters of all share groups of this broker."""
+    """Writes the letters of all share groups of this broker. `workers` returns what does long work in threads."""
 
     def __init__(
-        self, settings: CurrentSettings, image: MetadataImage, replicas: Replicas, clock: Clock, controller: Controller
+        self,
+        settings: CurrentSettings,
+        image: MetadataImage,
+        replicas: Replicas,
+        clock: Clock,
+        controller: Controller,
+        workers: Callable[[], Workers],
     ) -> None:
         self._settings = settings
         self._replicas = replicas
         self._image = image
         self._clock = clock
         self._controller = controller
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._workers = workers
+        self._line: deque[Promise[None]] = deque()
+        """Those who copy: the one that does so now, and those who wait."""
 
-    def send(self, group_id: str, settings: ShareGroupConfig, source: Replica, given_up: Sequence[GivenUp]) -> None:
-        """Writes a letter for each of these offsets, if the group wants letters."""
+    def send(self, group_id: str, settings: ShareGroupConfig, source: Replica, giving_up: GivingUp) -> Promise[None] | None:
+        """Writes a letter for each of these offsets, if the group wants letters. Returns a promise if some of them are written
+        later; it is kept when nothing is left to be done.
+        """
         name, image = settings.dead_letter_topic, self._image
         if not name or image.features.get(SHARE_VERSION, 0) < SINCE_SHARE_VERSION:
-            return
-        letters = [*self._letters(group_id, settings, source, given_up)]
+            return None
         problem = self._problem(name)
         if problem is not None:
             logger.error("no dead letters are written for the records that share group %s gave up: %s", group_id, problem)
-        elif name in image.topics and self._replicas.settled() is None:
-            self._append(name, source.partition, letters)
-        else:
-            task = asyncio.get_running_loop().create_task(self._append_later(name, source.partition, letters))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            return None
+        copies = LetterCopies(source.log, self._workers) if settings.copies_dead_letters else None
+        steps = self._write(_Letters(group_id, name, source, giving_up, copies))
+        taken = take_steps(steps if copies is None else self._in_line(steps), self._clock)
+        return taken if isinstance(taken, Promise) else None
 
     def _problem(self, name: str) -> str | None:
         """Returns why letters cannot be written to this topic, or None if they can."""
@@ -93,51 +111,39 @@ class DeadLetters:
             return f"topic {name} does not exist, and errors.deadletterqueue.auto.create.topics.enable is false"
         return None
 
-    def _letters(
-        self, group_id: str, settings: ShareGroupConfig, source: Replica, given_up: Sequence[GivenUp]
-    ) -> Iterator[Record]:
-        now_ms = self._clock.now_ms()
-        offsets = [(offset, *records) for records in given_up for offset in range(records.run.first, records.run.last + 1)]
-        copied = self._records(source, {offset for offset, _, _ in offsets}) if settings.copies_dead_letters else {}
-        for offset, run, rejected in offsets:
-            headers = {
-                "__dlq.errors.topic": source.topic,
-                "__dlq.errors.partition": source.partition,
-                "__dlq.errors.offset": offset,
-                "__dlq.errors.group": group_id,
-                "__dlq.errors.delivery.count": run.delivery_count,
-                "__dlq.errors.message": REJECTED if rejected else TOO_OFTEN,
-            }
-            key, value = copied.get(offset, (None, None))
-            yield Record(0, now_ms, key, value, [(name, str(text).encode()) for name, text in headers.items()])
-
-    @staticmethod
-    def _records(source: Replica, offsets: Set[int]) -> dict[int, tuple[bytes | None, bytes | None]]:
-        """Returns key and value by offset of the records that are still there, up to the first that cannot be read. It reads the
-        log once, however far apart the offsets are.
-        """
-        found: dict[int, tuple[bytes | None, bytes | None]] = {}
-        log, last = source.log, max(offsets)
+    def _in_line(self, steps: Steps[None]) -> Steps[None]:
+        """Takes steps once all who came before have taken theirs."""
+        turn: Promise[None] = Promise()
+        self._line.append(turn)
         try:
-            for batch in log.iterate_batches(max(min(offsets), log.log_start_offset)):
-                for record in iter_records(batch, *log.config.decompression_bounds):
-                    if record.offset in offsets:
-                        found[record.offset] = record.key, record.value
-                    if record.offset >= last:
-                        return found
-        except (LogError, CompressionError, ValueError) as error:
-            logger.error("%s-%d: cannot copy records into dead letters: %s", source.topic, source.partition, error)
-        return found
+            if self._line[0] is not turn:
+                yield turn
+            yield from steps
+        finally:
+            self._line.remove(turn)
+            if self._line and not self._line[0].done():
+                self._line[0].set_result(None)
 
-    async def _append_later(self, name: str, partition: int, letters: list[Record]) -> None:
-        """Appends letters to a topic that does not exist yet, or whose partitions may still have to be made."""
-        if name not in self._image.topics and not await self._create(name):
+    def _write(self, letters: _Letters) -> Steps[None]:
+        """Writes letters, batch by batch. Their topic may not exist yet, or its partitions may still have to be made."""
+        name, giving_up = letters.topic, letters.giving_up
+        if name not in self._image.topics and not (yield from wait_in_steps(self._create(name))):
             return
-        await wait_for(self._replicas.settled())
-        if name in self._image.topics:
-            self._append(name, partition, letters)
-        else:
-            logger.error("%d dead letters are lost: topic %s was deleted", len(letters), name)
+        yield from wait_with_others(self._replicas.settled())
+        batch = _Batch(self._most_bytes(letters))
+        for given in giving_up.runs:
+            for offset in range(given.run.first, given.run.last + 1):
+                if giving_up.is_over:
+                    return
+                letter = yield from letters.letter(given, offset, self._clock.now_ms())
+                if not batch.takes(letter):
+                    self._append(letters, batch)
+                    yield None
+                    batch = _Batch(self._most_bytes(letters))
+                batch.add(letter)
+        self._append(letters, batch)
+        if letters.lost:
+            logger.error("%d dead letters to %s are lost: %s", letters.lost, name, letters.why_lost)
 
     async def _create(self, name: str) -> bool:
         """Creates the topic; returns whether it exists then."""
@@ -154,32 +160,103 @@ class DeadLetters:
         logger.error("cannot create topic %s for dead letters: %s", name, response.topics[0].error_message)
         return False
 
-    def _append(self, name: str, partition: int, letters: list[Record]) -> None:
-        partitions = self._image.topics[name].partitions
-        replica = self._replicas.get(name, partition % len(partitions))
-        if replica is None or not replica.is_leader:
-            logger.error("%d dead letters are lost: partition %d of %s is not on this broker", len(letters), partition, name)
+    def _replica(self, letters: _Letters) -> Replica | None:
+        """Returns the partition that takes the letters, or None if this broker does not lead it."""
+        topic = self._image.topics.get(letters.topic)
+        if topic is None:
+            return None
+        replica = self._replicas.get(letters.topic, letters.source.partition % len(topic.partitions))
+        return replica if replica is not None and replica.is_leader else None
+
+    def _most_bytes(self, letters: _Letters) -> int:
+        """Returns how many bytes a batch of these letters may have."""
+        replica = self._replica(letters)
+        return QUICK_BYTES if replica is None else min(QUICK_BYTES, replica.log.config.max_message_bytes)
+
+    def _append(self, letters: _Letters, batch: _Batch) -> None:
+        replica = self._replica(letters)
+        if replica is None:
+            gone = letters.topic not in self._image.topics
+            letters.lose(batch, "the topic was deleted" if gone else "the partition for them is not on this broker")
             return
-        for records in _split_into_batches(letters, replica.log.config.max_message_bytes):
-            try:
-                info = replica.append(build_batch(records), origin=Origin.CLIENT)
-                if info.waits:
-                    replica.flush_if_due(info.last_offset + 1)
-            except LogError as error:
-                logger.error("%d dead letters to %s are lost: %s", len(records), name, error)
+        most = replica.log.config.max_message_bytes
+        if batch.least_bytes > most:  # else it would be encoded, which may take long, only to be refused
+            letters.lose(batch, f"a letter has {batch.least_bytes} bytes, {most} are allowed")
+            return
+        try:
+            info = replica.append(build_batch(batch.letters), origin=Origin.CLIENT)
+            if info.waits:
+                replica.flush_if_due(info.last_offset + 1)
+        except LogError as error:
+            letters.lose(batch, str(error))
 
 
-def _split_into_batches(letters: list[Record], max_bytes: int) -> Iterator[list[Record]]:
-    """Yields the letters in lists, each as long as the topic allows a batch to be."""
-    portion: list[Record] = []
-    size = HEADER_SIZE
-    for letter in letters:
-        parts: list[Any] = [letter.key or b"", letter.value or b"", *(part for header in letter.headers for part in header)]
-        needed = RECORD_OVERHEAD + sum(map(len, parts))
-        if portion and size + needed > max_bytes:
-            yield portion
-            portion, size = [], HEADER_SIZE
-        portion.append(letter)
-        size += needed
-    if portion:
-        yield portion
+class _Letters:
+    """The letters for what is given up at one time, and how many of them were lost."""
+
+    __slots__ = ("_copies", "_headers", "giving_up", "lost", "source", "topic", "why_lost")
+
+    def __init__(self, group_id: str, topic: str, source: Replica, giving_up: GivingUp, copies: LetterCopies | None) -> None:
+        self.topic = topic
+        self.source = source
+        self.giving_up = giving_up
+        self.lost = 0
+        self.why_lost = ""
+        self._copies = copies
+        before = {"topic": source.topic, "partition": source.partition}
+        self._headers = [(f"__dlq.errors.{name}", str(text).encode()) for name, text in (*before.items(), ("group", group_id))]
+
+    def letter(self, given: GivenUp, offset: int, now_ms: int) -> Steps[Record]:
+        """Makes steps that return the letter for one of the offsets of a run."""
+        copy = NO_COPY if self._copies is None else (yield from self._copy(self._copies, offset))
+        topic, partition, group = self._headers
+        headers: list[Header] = [
+            topic,
+            partition,
+            ("__dlq.errors.offset", b"%d" % offset),
+            group,
+            ("__dlq.errors.delivery.count", b"%d" % given.run.delivery_count),
+            ("__dlq.errors.message", REJECTED if given.rejected else TOO_OFTEN),
+        ]
+        return Record(0, now_ms, copy.key, copy.value, headers)
+
+    def _copy(self, copies: LetterCopies, offset: int) -> Steps[Copy]:
+        """Reads a record. Those from the first on that cannot be read are not copied."""
+        try:
+            return (yield from copies.read(offset))
+        except (LogError, CompressionError, ValueError) as error:
+            source = self.source
+            logger.error("%s-%d: cannot copy records into dead letters: %s", source.topic, source.partition, error)
+            self._copies = None
+            return NO_COPY
+
+    def lose(self, batch: _Batch, why: str) -> None:
+        self.lost += len(batch.letters)
+        self.why_lost = self.why_lost or why
+
+
+class _Batch:
+    """Letters that are written together, of `most_bytes` in all, unless one has more by itself."""
+
+    __slots__ = ("_left", "least_bytes", "letters")
+
+    def __init__(self, most_bytes: int) -> None:
+        self.letters: list[Record] = []
+        self.least_bytes = 0
+        """The bytes of their keys and values."""
+        self._left = most_bytes - HEADER_SIZE
+
+    def takes(self, letter: Record) -> bool:
+        """Returns whether there is room for a letter."""
+        return not self.letters or (len(self.letters) < LETTERS_A_BATCH and _most_bytes_of(letter) <= self._left)
+
+    def add(self, letter: Record) -> None:
+        self.letters.append(letter)
+        self._left -= _most_bytes_of(letter)
+        self.least_bytes += len(letter.key or b"") + len(letter.value or b"")
+
+
+def _most_bytes_of(letter: Record) -> int:
+    """Returns an upper bound for the bytes that a letter takes in a batch."""
+    parts = (letter.key or b"", letter.value or b"", *(part or b"" for header in letter.headers for part in header))
+    return RECORD_OVERHEAD + sum(map(len, parts))

@@ -4,6 +4,9 @@ The group coordinator (server/group/share/) knows which partitions a group reads
 far the group has got there. The first decides, and the second carries out, that state is initialized in partitions or deleted; a
 record of the first goes before and another one follows. If the topic `__share_group_state` does not exist yet, or is still being
 loaded, the attempt is repeated for a while.
+
+A group may read thousands of partitions, so all this is in steps (server/base/turns.py). What is begun for a group waits until
+what was begun for it before has ended: if a group is deleted while it is initialized, nothing is initialized after that.
 """
 
 from __future__ import annotations
@@ -11,14 +14,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ottla.server.base.answers import chain_answer, combine_answers, map_answer, recover_answer
+from ottla.server.base.answers import chain_answer, map_answer, recover_answer
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, all_kept, take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
 from ottla.server.group.share.state_partitions import NOTHING
 from ottla.server.metadata.feature_levels import SHARE_VERSION
+from ottla.server.share.waiting import wait_with_others
 from ottla.server.share_state.errors import MAY_BE_GONE, ShareStateError
 
 if TYPE_CHECKING:
@@ -29,6 +34,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.server.share_groups")
 
+T = TypeVar("T")
+
 RETRY_SECONDS: Final = 0.05
 ATTEMPTS: Final = 200
 
@@ -37,6 +44,9 @@ Deleted = dict[bytes, ShareStateError | None]
 
 Errors = dict[tuple[bytes, int], ShareStateError]
 """The share coordinator's refusals by topic id and partition."""
+
+Begun = list[ShareStateError | None]
+"""The share coordinator's refusals of operations, in their order; None where there was none."""
 
 
 def is_enabled(image: MetadataImage) -> bool:
@@ -56,6 +66,30 @@ class ShareGroupState:
         self._coordinator = coordinator
         self._image = image
         self._clock = clock
+        self._under_way: dict[str, Promise[Any]] = {}
+        """What was begun last for a group, if that takes longer than a turn."""
+
+    def _in_order(self, group_id: str, steps: Steps[T]) -> T | Promise[T]:
+        """Takes steps once all that were begun before for the same group are taken."""
+        before = self._under_way.get(group_id)
+
+        def in_order() -> Steps[T]:
+            yield from wait_with_others(before)
+            return (yield from steps)
+
+        def end(done: Promise[Any]) -> None:
+            if self._under_way.get(group_id) is not done:
+                return
+            if before is None or before.done():
+                del self._under_way[group_id]
+            else:  # nobody wants these steps any more, and those before are still being taken
+                self._under_way[group_id] = before
+
+        taken = take_steps(in_order(), self._clock)
+        if isinstance(taken, Promise):
+            self._under_way[group_id] = taken
+            taken.add_done_callback(end)
+        return taken
 
     def initialize(
         self,
@@ -67,7 +101,8 @@ class ShareGroupState:
         """Initializes the group's state in partitions, and calls `then` when that is done or given up, which may be before this
         returns. `offsets` has, by topic id and partition, where the group begins; -1 leaves that to the partition's leader.
         """
-        _Initialization(self._coordinator, self._clock, group_id, state_epoch, offsets, then).attempt()
+        take: Callable[[Steps[Begun]], Begun | Promise[Begun]] = partial(self._in_order, group_id)
+        _Initialization(self._coordinator, self._clock, group_id, state_epoch, offsets, then, take).attempt()
 
     def initialize_after_heartbeat(self, group_id: str, wanted: Initialize) -> None:
         """Initializes the state that a heartbeat asked for. It does so in the loop's next turn, after the member got
@@ -94,19 +129,18 @@ class ShareGroupState:
 
     def delete(self, group_id: str, topics: Mapping[bytes, Iterable[int]]) -> Deleted | Promise[Deleted]:
         """Forgets the group's state in partitions. Returns, by topic id, the last error of its partitions, or None."""
+        return self._in_order(group_id, self._delete(group_id, topics))
+
+    def _delete(self, group_id: str, topics: Mapping[bytes, Iterable[int]]) -> Steps[Deleted]:
         coordinator = self._coordinator()
         wanted = [(topic_id, partition) for topic_id, partitions in topics.items() for partition in partitions]
-        deleted = [_error_of(partial(coordinator.delete, group_id, *each)) for each in wanted]
-
-        def outcome(errors: list[ShareStateError | None]) -> Deleted:
-            found: Deleted = dict.fromkeys(topics)
-            for (topic_id, partition), error in zip(wanted, errors, strict=True):
-                if error is not None:
-                    logger.warning("share group %s keeps its state in %s-%d: %s", group_id, topic_id.hex(), partition, error)
-                    found[topic_id] = error
-            return found
-
-        return combine_answers(deleted, outcome)
+        errors = yield from _begin_each([partial(coordinator.delete, group_id, *each) for each in wanted])
+        found: Deleted = dict.fromkeys(topics)
+        for (topic_id, partition), error in zip(wanted, errors, strict=True):
+            if error is not None:
+                logger.warning("share group %s keeps its state in %s-%d: %s", group_id, topic_id.hex(), partition, error)
+                found[topic_id] = error
+        return found
 
     def delete_all(self, group_id: str) -> Promise[None] | None:
         """Deletes all state of a share group that is about to be deleted. Raises GroupError with NON_EMPTY_GROUP or the share
@@ -137,6 +171,15 @@ def _check_deleted(outcome: Deleted) -> None:
             raise GroupError(error.code)
 
 
+def _begin_each(operations: Iterable[Callable[[], Promise[None] | None]]) -> Steps[Begun]:
+    """Makes steps that begin operations, one after the other, and return the refusal of each when all have ended."""
+    begun = []
+    for operation in operations:
+        begun.append(_error_of(operation))
+        yield None
+    return (yield from all_kept(begun))
+
+
 def _error_of(operation: Callable[[], Promise[None] | None]) -> ShareStateError | Promise[ShareStateError | None] | None:
     """Returns the share coordinator's refusal of an operation, or None; or a promise of it."""
     try:
@@ -157,6 +200,7 @@ class _Initialization:
         state_epoch: int,
         offsets: Mapping[bytes, Mapping[int, int]],
         then: Callable[[Errors], object],
+        take: Callable[[Steps[Begun]], Begun | Promise[Begun]],
     ) -> None:
         self._coordinator = coordinator
         self._clock = clock
@@ -165,20 +209,29 @@ class _Initialization:
         self._to_do = [(topic_id, index, offset) for topic_id, parts in offsets.items() for index, offset in parts.items()]
         self._errors = Errors()
         self._then = then
+        self._take = take
         self._left = ATTEMPTS
 
     def attempt(self) -> None:
         """Tries what is left; a partition that was initialized, or refused for good, is not tried again."""
         self._left -= 1
+        tried = self._take(self._begin())
+        if isinstance(tried, Promise):
+            tried.add_done_callback(lambda done: self._attempted(done.result()))
+        else:
+            self._attempted(tried)
+
+    def _begin(self) -> Steps[Begun]:
         coordinator = self._coordinator()
         coordinator.has_topic()
-        begun = [
-            _error_of(partial(coordinator.initialize, self._group_id, topic_id, partition, self._state_epoch, offset))
-            for topic_id, partition, offset in self._to_do
-        ]
-        combine_answers(begun, self._attempted)
+        begin = partial(coordinator.initialize, self._group_id)
+        return (
+            yield from _begin_each(
+                [partial(begin, topic_id, partition, self._state_epoch, offset) for topic_id, partition, offset in self._to_do]
+            )
+        )
 
-    def _attempted(self, errors: list[ShareStateError | None]) -> None:
+    def _attempted(self, errors: Begun) -> None:
         tried, self._to_do = self._to_do, []
         for (topic_id, partition, offset), error in zip(tried, errors, strict=True):
             self._errors.pop((topic_id, partition), None)

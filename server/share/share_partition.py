@@ -9,6 +9,8 @@
 - A change is made in memory, written to the persister, and undone if that fails. If the persister promises to write it and loses
   it, the share partition is dropped, because later changes may stand on it. Only the end of a lock is not undone: its time
   is over in any case.
+- Records that are given up get a dead letter first. If their letters take long, they are ARCHIVING until these are written, and
+  nothing moves past them, so that a group with many letters to write gets no more than its locks allow.
 - A lock lasts until its run's deadline. Each share partition has one timer, which fires at the earliest deadline. An
   acknowledgement does not stop it; it then finds nothing to do.
 - Batches are kept while any of their records may still be delivered; when all batches at the front are done, `start` moves past
@@ -25,11 +27,13 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from ottla.server.base.answers import chain_answer, map_answer
 from ottla.server.base.clock import Cancellable, Clock
 from ottla.server.base.promise import Promise
+from ottla.server.share.acknowledgement import INVALID_STATE, Acknowledgement, check_held, split_by_type
 from ottla.server.share.changes import Changes
 from ottla.server.share.persister import Persister, ShareError, to_share_error, with_share_errors
 from ottla.server.share.share_group_config import ShareGroupConfig
@@ -42,7 +46,7 @@ from ottla.server.share.states import (
     REJECT,
     RENEW,
     TERMINAL,
-    GivenUp,
+    GivingUp,
     InFlightBatch,
     RecordState,
     Run,
@@ -59,26 +63,19 @@ logger = logging.getLogger("ottla.server.share.share_partition")
 
 CLOSED: Final = 0.0
 """The time at which the timer of a closed share partition fires: no deadline is earlier, so that it is never set again."""
-_INVALID_STATE: Final = ErrorCode.INVALID_RECORD_STATE
 _LOADED_STATES: Final = {int(state): AVAILABLE if state is ACQUIRED else state for state in RecordState}
 """For each stored state, the state after loading. Acquired records become available, since the stored state names no member."""
-
-
-class Acknowledgement(NamedTuple):
-    """A batch of acknowledged offsets. `types` has one type for all offsets, or one for each."""
-
-    first: int
-    last: int
-    types: Sequence[int]
 
 
 class SharePartition:
     """One partition of one group (see the module's docstring). Call `load` before anything else."""
 
     __slots__ = (
+        "_archived",
         "_clock",
         "_fires_at",
         "_give_up",
+        "_giving_up",
         "_lost",
         "_persister",
         "_timer",
@@ -103,13 +100,18 @@ class SharePartition:
         persister: Persister,
         clock: Clock,
         settings: Callable[[], ShareGroupConfig],
-        give_up: Callable[[Sequence[GivenUp]], None] = lambda given_up: None,
+        give_up: Callable[[GivingUp], Promise[None] | None] = lambda giving_up: None,
         lost: Callable[[SharePartition], None] = lambda partition: None,
+        archived: Callable[[SharePartition], None] = lambda partition: None,
     ) -> None:
-        """`give_up` is called with records that were rejected, or delivered too often, before they are archived; `lost` when the
-        persister has lost what it had promised to write.
+        """`give_up` is called with records that were rejected, or delivered too often, before they are archived; if it returns a
+        promise, they are archived when that is kept, and `archived` is called when none of them is left. `lost` is called when
+        the persister has lost what it had promised to write.
         """
         self._give_up = give_up
+        self._giving_up: set[GivingUp] = set()
+        """What is being archived."""
+        self._archived = archived
         self._lost = lost
         self.key = key
         self.leader_epoch = leader_epoch
@@ -212,6 +214,11 @@ class SharePartition:
         self.gap_start = offset if self.gap_end == self.end and offset <= self.gap_end else None
 
     @property
+    def is_archiving(self) -> bool:
+        """Returns whether dead letters of it are still being written."""
+        return bool(self._giving_up)
+
+    @property
     def in_flight(self) -> int:
         return self.end - self.start + 1 if self.batches else 0
 
@@ -277,14 +284,14 @@ class SharePartition:
                 continue
             for batch in self._acknowledged_batches(acknowledged):
                 for run in batch.overlapping(max(acknowledged.first, self.start), acknowledged.last):
-                    _check_held(run, member_id)
+                    check_held(run, member_id)
 
     def _acknowledged_batches(self, acknowledged: Acknowledgement) -> list[InFlightBatch]:
         index = self.floor(acknowledged.first)
         if index < 0 and acknowledged.first < self.start <= acknowledged.last:
             index = self.floor(self.start)
         if index < 0:
-            raise ShareError(_INVALID_STATE, "These offsets are not in flight.")
+            raise ShareError(INVALID_STATE, "These offsets are not in flight.")
         batches = self.from_to(index, acknowledged.last)
         if batches[-1].last < acknowledged.first:
             which = "first"
@@ -302,17 +309,17 @@ class SharePartition:
         if not batch.by_offset:
             run = batch.whole
             if run.state is not ACQUIRED:
-                raise ShareError(_INVALID_STATE, "The records are not acquired.")
+                raise ShareError(INVALID_STATE, "The records are not acquired.")
             if run.member_id != member_id:
-                raise ShareError(_INVALID_STATE, "Another member holds the records.")
+                raise ShareError(INVALID_STATE, "Another member holds the records.")
             batch.by_offset = not whole
         first, last = max(acknowledged.first, batch.first, self.start), min(acknowledged.last, batch.last)
         for run in list(batch.overlapping(first, last)):
-            _check_held(run, member_id)
+            check_held(run, member_id)
             if not by_offset:
                 self._settle(batch, run, acknowledged.types[0], changes)
                 continue
-            for part, kind in _split_by_type(run, acknowledged):
+            for part, kind in split_by_type(run, acknowledged):
                 self._settle(batch, part, kind, changes)
 
     def _settle(self, batch: InFlightBatch, run: Run, kind: int, changes: Changes) -> None:
@@ -325,7 +332,7 @@ class SharePartition:
             changes.note(batch)
             batch.put(run._replace(deadline=self.lock()))
         else:
-            raise ShareError(_INVALID_STATE, "The group does not allow locks to be renewed (share.renew.acknowledge.enable).")
+            raise ShareError(INVALID_STATE, "The group does not allow locks to be renewed (share.renew.acknowledge.enable).")
 
     def release(self, member_id: str) -> None:
         """Makes what a member holds available to others, because the member is gone. If it raises ShareError, the member holds
@@ -388,17 +395,15 @@ class SharePartition:
                 else:
                     earliest = min(earliest, run.deadline)
         self._set_timer(earliest)
-        try:
-            self._apply(changes)
-        except ShareError as error:
-            logger.warning("%r: cannot write that record locks have ended: %s", self, error)
-            self._after(changes)
+        self._apply_anyway(changes, "record locks have ended")
 
     def close(self) -> None:
         """Ends the share partition and wakes the fetches that wait for it, so that they find that it is gone."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._fires_at = None, CLOSED
+        for giving_up in self._giving_up:
+            giving_up.is_over = True
         self.wake()
 
     # Applying changes
@@ -413,17 +418,31 @@ class SharePartition:
         self._after(changes)
         return written
 
+    def _apply_anyway(self, changes: Changes, what: str) -> None:
+        """Applies changes that are not undone if they cannot be written; the log then says `what` is not."""
+        try:
+            self._apply(changes)
+        except ShareError as error:
+            logger.warning("%r: cannot write that %s: %s", self, what, error)
+            self._after(changes)
+
     def _write(self, changes: Changes) -> Promise[None] | None:
         if not changes.rows:
             return None
-        if changes.given_up:
-            self._give_up(changes.given_up)
+        giving_up = GivingUp(changes.given_up)
+        letters = self._give_up(giving_up) if giving_up.runs else None
+        if letters is not None:
+            changes.archive_later()
         try:
             written = self._persister.write(
                 *self.key, self.state_epoch, self.leader_epoch, self.start, self.delivery_complete_count, changes.rows
             )
         except ShareStateError as error:
+            giving_up.is_over = True
             raise to_share_error(error) from error
+        if letters is not None:
+            self._giving_up.add(giving_up)
+            letters.add_done_callback(partial(self._archive, giving_up))
         answer = with_share_errors(written)
         if answer is not None:
             answer.add_done_callback(self._check_written)
@@ -435,6 +454,23 @@ class SharePartition:
         except ShareError as error:
             logger.warning("%r: its last changes are lost: %s", self, error)
             self._lost(self)
+
+    def _archive(self, giving_up: GivingUp, letters: Promise[None]) -> None:
+        """Archives what was given up, now that its letters are written."""
+        self._giving_up.discard(giving_up)
+        if giving_up.is_over:
+            return
+        try:
+            letters.result()
+        except Exception:  # whatever it is, nobody waits for it, and the records are given up all the same
+            logger.exception("%r: dead letters are lost", self)
+        changes = Changes()
+        for run, _ in giving_up.runs:
+            for batch in self.from_to(max(0, self.floor(run.first)), run.last):
+                changes.archive(batch, run)
+        self._apply_anyway(changes, "records are archived")
+        if not self._giving_up:
+            self._archived(self)
 
     def _after(self, changes: Changes) -> None:
         """Moves the start and wakes waiting fetches as changes require."""
@@ -494,23 +530,3 @@ class SharePartition:
                     batch.by_offset |= not batch.within(first, last)
                     batch.put(run.with_state(ARCHIVED))
                     self.find_next = True
-
-
-def _check_held(run: Run, member_id: str) -> None:
-    """Raises ShareError unless the member holds these records."""
-    if run.state is not ACQUIRED:
-        raise ShareError(_INVALID_STATE, "One of the records is not acquired.")
-    if run.member_id != member_id:
-        raise ShareError(_INVALID_STATE, "Another member holds one of the records.")
-
-
-def _split_by_type(run: Run, acknowledged: Acknowledgement) -> list[tuple[Run, int]]:
-    """Splits the run where the type of acknowledgement changes. Returns the parts with their types."""
-    parts: list[tuple[Run, int]] = []
-    for offset in range(run.first, run.last + 1):
-        kind = acknowledged.types[offset - acknowledged.first]
-        if parts and parts[-1][1] == kind:
-            parts[-1] = parts[-1][0]._replace(last=offset), kind
-        else:
-            parts.append((run.clipped(offset, offset), kind))
-    return parts

@@ -2,7 +2,7 @@
 
 A share partition is loaded when a member first fetches from it. It is dropped when its topic is deleted or another broker leads
 the partition, when the share coordinator fences it, and when the connections of all members of its group are closed. Only locks
-are lost by that, and their members are gone.
+are lost by that, and their members are gone; if dead letters of it are still being written, it is dropped after that.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, Workers, in_threads, take_steps
 from ottla.server.metadata.image import BROKER, GROUP, ConfigChanged, PartitionChanged, TopicDeleted
 from ottla.server.partitions.replica import Replica
+from ottla.server.share.acknowledgement import Acknowledgement
 from ottla.server.share.persister import FENCING, Persister, ShareError
 from ottla.server.share.sessions import Named, SessionKey, ShareSession, ShareSessions, TopicIdPartition
 from ottla.server.share.share_group_config import EARLIEST, LATEST, ShareGroupConfig, duration_ms
-from ottla.server.share.share_partition import Acknowledgement, SharePartition
+from ottla.server.share.share_partition import SharePartition
 from ottla.server.share_state.state import SharePartition as SharePartitionKey
 from ottla.wire.errors import ErrorCode
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from ottla.server.partitions.replicas import Replicas
     from ottla.server.settings.current import CurrentSettings
     from ottla.server.share.dead_letters import DeadLetters
-    from ottla.server.share.states import GivenUp
+    from ottla.server.share.states import GivingUp
 
 MANY_GROUPS: Final = 1_000
 """The settings of at most this many groups are cached, since clients can name any number of groups."""
@@ -100,7 +101,7 @@ class SharePartitions:
         if self._letters is None:
             from ottla.server.share.dead_letters import DeadLetters
 
-            self._letters = DeadLetters(self._settings, self._image, self._replicas, self._clock, self._controller)
+            self._letters = DeadLetters(self._settings, self._image, self._replicas, self._clock, self._controller, self._workers)
         return self._letters
 
     # Partitions
@@ -122,12 +123,14 @@ class SharePartitions:
         def settings() -> ShareGroupConfig:
             return self.settings(group_id)
 
-        def give_up(given_up: Sequence[GivenUp]) -> None:
-            if settings().dead_letter_topic:
-                self._dead_letters().send(group_id, settings(), replica, given_up)
+        def give_up(giving_up: GivingUp) -> Promise[None] | None:
+            if not settings().dead_letter_topic:
+                return None
+            return self._dead_letters().send(group_id, settings(), replica, giving_up)
 
         if key not in self._loading:
-            found = SharePartition(key, replica.leader_epoch, self._persister, self._clock, settings, give_up, self._drop)
+            callbacks = give_up, self._drop, self._archived
+            found = SharePartition(key, replica.leader_epoch, self._persister, self._clock, settings, *callbacks)
             loaded = found.load(lambda: self._first_offset(group_id, replica), replica.log.log_end_offset)
             if loaded is None or loaded.done():
                 if loaded is not None:
@@ -153,6 +156,11 @@ class SharePartitions:
     def _drop(self, partition: SharePartition) -> None:
         if self._partitions.get(partition.key) is partition:
             self.forget(partition.key)
+
+    def _archived(self, partition: SharePartition) -> None:
+        """Drops a share partition that was kept only until its dead letters were written."""
+        if not self.sessions.has_group(partition.key.group_id):
+            self._drop(partition)
 
     def _first_offset(self, group_id: str, replica: Replica) -> int | Promise[int]:
         """Returns where a group without stored state begins, or promises to. Raises ShareError, and so the promise fails."""
@@ -293,8 +301,9 @@ class SharePartitions:
         if not empty:
             return
         for key in self._where(lambda key: key.group_id in empty):
-            if not self.sessions.has_group(key.group_id):  # else somebody has come meanwhile
-                self.forget(key)
+            found = self._partitions.get(key)
+            if not self.sessions.has_group(key.group_id) and not (found is not None and found.is_archiving):
+                self.forget(key)  # else somebody has come meanwhile, or it is dropped when its letters are written
             yield None
         for group_id in empty:
             self._group_settings.pop(group_id, None)

@@ -2,8 +2,8 @@
 
 A record is `AVAILABLE` until a member acquires it, then `ACQUIRED` for as long as that member's lock lasts, and ends either
 `ACKNOWLEDGED` (a member processed it) or `ARCHIVED` (no member will: it was rejected, given up after too many deliveries, is a
-gap of the log, or is below the log's start). ottla never sets `ARCHIVING`; it occurs in the stored state of a Kafka that was
-about to write a dead letter. The numbers are those of the stored state.
+gap of the log, or is below the log's start). It is `ARCHIVING` while dead letters for it are being written that take longer than
+a turn of the event loop (dead_letters.py); who loads that state writes them again. The numbers are those of the stored state.
 
 A `Run` is a range of offsets from `first` to `last`, both included, that have everything in common. An `InFlightBatch` is what
 was acquired at one time, as consecutive runs. Its `by_offset` is true once it was treated in any other way than as a whole; it
@@ -13,7 +13,7 @@ may have one run even then. Everything here loops over runs, never over offsets.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -37,7 +37,7 @@ TERMINAL: Final = frozenset({ACKNOWLEDGED, ARCHIVED})
 
 TRANSITIONS: Final = {
     AVAILABLE: frozenset({ACQUIRED, ARCHIVED}),  # archived: the log's start passed it, or it is a gap of the log
-    ACQUIRED: frozenset({AVAILABLE, ACKNOWLEDGED, ARCHIVED}),
+    ACQUIRED: frozenset({AVAILABLE, ACKNOWLEDGED, ARCHIVING, ARCHIVED}),
     ACKNOWLEDGED: frozenset[RecordState](),
     ARCHIVING: frozenset({ARCHIVED}),
     ARCHIVED: frozenset[RecordState](),
@@ -89,6 +89,18 @@ class GivenUp(NamedTuple):
 
     run: Run
     rejected: bool
+
+
+class GivingUp:
+    """The records that a share partition gives up at one time, in the order of offsets."""
+
+    __slots__ = ("is_over", "runs")
+
+    def __init__(self, runs: Sequence[GivenUp]) -> None:
+        self.runs = runs
+        self.is_over = False
+        """Whether nobody needs the dead letters that are left: it could not be stored, or the share partition is gone and will be
+        loaded anew."""
 
 
 _FIRST: Final = attrgetter("first")

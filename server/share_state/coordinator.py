@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.server.base.clock import Clock
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.coordination.java_hash import java_hash_bucket
 from ottla.server.coordination.runtime import CoordinatorLog, CoordinatorRuntime
 from ottla.server.metadata.names import SHARE_GROUP_STATE
@@ -176,24 +177,37 @@ class ShareCoordinator:
 
     # Passes
 
+    def _on_each(self, action: Callable[[ShareStateShard], object], what: str) -> None:
+        """Does what `CoordinatorRuntime.on_each` does, a shard a step."""
+
+        def steps() -> Steps[None]:
+            for shard in list(self._shards.values()):
+                if not shard.loading and self._shards.get(shard.partition) is shard:  # else it was unloaded meanwhile
+                    self._shards.attempt(action, shard, what)
+                yield None
+
+        taken: Promise[None] | None = take_steps(steps(), self._clock)
+        if taken is not None:
+            taken.add_done_callback(lambda done: done.result())  # raises for the loop, which logs it
+
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
         """Deletes the share partitions of a deleted topic."""
         if topic == SHARE_GROUP_STATE:
             self.refresh()
         else:
-            self._shards.on_each(lambda shard: shard.forget_topics((topic_id,)), "forget a deleted topic")
+            self._on_each(lambda shard: shard.forget_topics((topic_id,)), "forget a deleted topic")
 
     def snapshot_cold(self) -> None:
         """Writes new snapshots of cold share partitions. This runs every
         share.coordinator.cold.partition.snapshot.interval.ms.
         """
-        self._shards.on_each(lambda shard: shard.snapshot_cold(self.settings.cold_interval_ms), "write snapshots")
+        self._on_each(lambda shard: shard.snapshot_cold(self.settings.cold_interval_ms), "write snapshots")
 
     def prune(self) -> None:
         """Moves the start of each partition to the first record that counts. This runs every
         share.coordinator.state.topic.prune.interval.ms.
         """
-        self._shards.on_each(self._prune, "be pruned")
+        self._on_each(self._prune, "be pruned")
 
     def _prune(self, shard: ShareStateShard) -> None:
         offset = shard.redundant_before()

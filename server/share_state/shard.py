@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.server.base.clock import Clock
-from ottla.server.base.turns import in_runs
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, in_runs, take_steps
 from ottla.server.coordination.shard import NO_PRODUCER_ID, CoordinatorShard
 from ottla.server.metadata.names import SHARE_GROUP_STATE
 from ottla.server.share_state.batches import NO_OFFSET, StateBatch, combine
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     from ottla.server.coordination.internal_topic import Appended
     from ottla.wire.primitives import Buffer
 
-MAX_RECORDS_PER_BATCH: Final = 500
-"""The most snapshots or tombstones that are written in one batch."""
+A_STEP: Final = 100
+"""A pass looks at so many share partitions in one step, or at fewer that have so many batches in flight; to write their snapshots
+takes about two milliseconds."""
 
 
 @dataclass(slots=True)
@@ -90,11 +92,11 @@ class ShareStateShard(CoordinatorShard[Change]):
     # Changes
 
     def _write(self, changes: Sequence[Change]) -> None:
-        """Appends changes and replays them, batch by batch. Raises ShareStateError if a batch cannot be written; it and what
-        follows then changes nothing.
+        """Appends changes as one batch, and replays them. Raises ShareStateError if they cannot be written; then nothing is
+        changed.
         """
-        for batch in in_runs(changes, MAX_RECORDS_PER_BATCH):
-            self.write(encode(batch, self.clock.now_ms(), self._codec), batch)
+        if changes:
+            self.write(encode(changes, self.clock.now_ms(), self._codec), changes)
 
     def decode(self, key: Buffer, value: Buffer | None) -> Change | None:
         return decode(key, value)
@@ -249,25 +251,42 @@ class ShareStateShard(CoordinatorShard[Change]):
 
     # Passes
 
-    def forget_topics(self, topic_ids: Collection[bytes]) -> None:
-        """Deletes the share partitions of deleted topics. Raises ShareStateError."""
-        self._write([(name, None) for name in self._kept if name.topic_id in topic_ids])
-
-    def snapshot_cold(self, interval_ms: int) -> int:
-        """Writes the snapshots of those share partitions anew that were not written for `interval_ms`. Returns how many there
-        were. Raises ShareStateError.
+    def forget_topics(self, topic_ids: Collection[bytes]) -> Promise[None] | None:
+        """Deletes the share partitions of deleted topics. Raises ShareStateError; or returns a promise, which may fail with it,
+        if that takes longer than a turn.
         """
-        states = [kept.state for kept in self._kept.values()]
-        if all(state.created_ms != state.written_ms for state in states):
+        return take_steps(self._forget_topics(topic_ids), self.clock)
+
+    def _forget_topics(self, topic_ids: Collection[bytes]) -> Steps[None]:
+        for names in in_runs([name for name in self._kept if name.topic_id in topic_ids], A_STEP):
+            self._write([(name, None) for name in names if name in self._kept])
+            yield None
+
+    def snapshot_cold(self, interval_ms: int) -> int | Promise[int]:
+        """Writes the snapshots of those share partitions anew that were not written for `interval_ms`. Returns how many there
+        were. Raises ShareStateError; or returns a promise, as `forget_topics` does.
+        """
+        return take_steps(self._snapshot_cold(interval_ms), self.clock)
+
+    def _snapshot_cold(self, interval_ms: int) -> Steps[int]:
+        if all(kept.state.created_ms != kept.state.written_ms for kept in self._kept.values()):
             return 0  # nothing is being written, so new snapshots would not let anything be pruned
         now_ms = self.clock.now_ms()
-        cold: list[Change] = [
-            (name, kept.state._replace(snapshot_epoch=kept.state.snapshot_epoch + 1, written_ms=now_ms))
-            for name, kept in self._kept.items()
-            if now_ms - kept.state.written_ms >= interval_ms
-        ]
+        written = looked = 0
+        cold: list[Change] = []
+        for name in list(self._kept):
+            kept = self._kept.get(name)
+            if kept is not None and now_ms - kept.state.written_ms >= interval_ms:
+                cold.append((name, kept.state._replace(snapshot_epoch=kept.state.snapshot_epoch + 1, written_ms=now_ms)))
+                looked += len(kept.state.batches)
+            looked += 1
+            if looked >= A_STEP:
+                self._write(cold)  # before others come, who may write to them
+                written += len(cold)
+                cold, looked = [], 0
+                yield None
         self._write(cold)
-        return len(cold)
+        return written + len(cold)
 
     def redundant_before(self) -> int | None:
         """Returns the offset of the first record that counts, or None if it is unknown or the log was pruned to it already."""

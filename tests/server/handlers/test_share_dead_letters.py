@@ -5,15 +5,20 @@ without one.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
 
-from ottla.log.partition import PartitionLog
 from ottla.server.metadata.operation import Caller
+from ottla.server.share import dead_letters, letter_copies
+from ottla.server.share.dead_letters import LETTERS_A_BATCH
+from ottla.server.share.sessions import SessionKey
+from ottla.server.share.share_partition import SharePartition
 from ottla.server.share.share_partitions import SharePartitions
-from ottla.server.share.states import ACCEPT, GAP, REJECT, RELEASE
+from ottla.server.share.states import ACCEPT, ARCHIVED, ARCHIVING, GAP, REJECT, RELEASE
 from ottla.server.share_state.batches import StateBatch
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.wire.messages.internal.config_record import ConfigRecord
 from ottla.wire.records import Record, decode_records
@@ -24,6 +29,7 @@ from tests.server.handlers.share_calls import GROUP, Member, acquired, errors, s
 from tests.server.share.support import MemoryPersister
 
 T0 = ("t", 0)
+T1 = ("t", 1)
 DLQ = "dlq.g"
 ENABLE = "errors_deadletterqueue_group_enable"
 
@@ -160,8 +166,9 @@ def test_a_topic_is_created_where_the_broker_allows_it(name: str, created: bool)
 
     async def give_up() -> None:
         settled(broker, REJECT)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        for _ in range(5):
+            await asyncio.sleep(0)
+            broker.clock.advance()
 
     asyncio.run(give_up())
     assert (name in broker.image.topics) == created
@@ -206,15 +213,184 @@ def test_what_is_given_up_together_is_read_from_the_log_once(monkeypatch: pytest
     broker, _ = wanting(copies=True)
     make(broker)
     reads: list[int] = []
-    iterate = PartitionLog.iterate_batches
+    read = letter_copies._read
 
-    def counted(log: PartitionLog, first: int) -> Any:
-        reads.append(first)
-        return iterate(log, first)
+    def counted(file: Any, located: Any) -> Any:
+        reads.append(located.base_offset)
+        return read(file, located)
 
-    monkeypatch.setattr(PartitionLog, "iterate_batches", counted)
+    monkeypatch.setattr(letter_copies, "_read", counted)
     settled(broker, *[ACCEPT, REJECT] * 5)
-    assert reads == [1]
-    monkeypatch.undo()
+    assert reads == [0]
     assert [(letter.key, letter.value) for letter in letters(broker)] == [(b"k", b"v")] * 5
     assert offsets(letters(broker)) == [1, 3, 5, 7, 9]
+
+
+MANY = 20 * LETTERS_A_BATCH
+
+
+def slow(broker: MemoryBroker) -> None:
+    """Lets every look at the clock take two milliseconds, so that a turn ends after a few steps."""
+    now = broker.clock.ticks_ns
+    looked = itertools.count(1)
+    broker.clock.ticks_ns = lambda: now() + 2_000_000 * next(looked)  # type: ignore[method-assign]  # of this clock only
+
+
+def rejecting_many(copies: bool = False) -> tuple[MemoryBroker, MemoryPersister, Member]:
+    """Lets a member reject a batch whose letters take many turns."""
+    broker, persister = wanting(copies=copies)
+    make(broker)
+    produce(broker, "t", batch(MANY, value=b"v"), index=1)
+    slow(broker)
+    member = Member(broker)
+    assert acquired(member.fetch([T1])) == {T1: [(0, MANY - 1, 1)]}
+    assert errors(member.acknowledge({T1: [(0, MANY - 1, [REJECT])]})) == {T1: 0}
+    return broker, persister, member
+
+
+def share_of(broker: MemoryBroker) -> SharePartition | None:
+    return broker.context.share_partitions().get(GROUP, (broker.topic_id("t"), 1))
+
+
+def one_round(broker: MemoryBroker) -> None:
+    """Runs what was put off, but not what that puts off."""
+    due, _, timer = broker.clock._timers.pop(0)
+    assert due <= broker.clock.monotonic()
+    assert timer.callback is not None
+    timer.callback()
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_many_letters_are_written_in_turns(copies: bool) -> None:
+    """The records are archived when all of them are written: until then a crash would have them written again."""
+    broker, persister, _ = rejecting_many(copies)
+    assert persister.writes == [[StateBatch(0, MANY - 1, 1, ARCHIVING)]]
+    counts = [len(letters(broker, partition=0))]
+    while counts[-1] < MANY:
+        assert persister.writes == [[StateBatch(0, MANY - 1, 1, ARCHIVING)]]
+        one_round(broker)
+        counts.append(len(letters(broker)))
+    assert max(after - before for before, after in itertools.pairwise(counts)) <= 5 * LETTERS_A_BATCH
+    broker.clock.advance()
+    assert persister.writes[1:] == [[StateBatch(0, MANY - 1, 1, ARCHIVED)]]
+    assert offsets(letters(broker)) == list(range(MANY))
+    assert {letter.value for letter in letters(broker)} == {b"v" if copies else None}
+    share = share_of(broker)
+    assert share is not None
+    assert (share.start, share.batches, share.is_archiving) == (MANY, [], False)
+
+
+def test_nothing_is_delivered_beyond_the_locks_while_letters_wait() -> None:
+    broker, _, member = rejecting_many()
+    produce(broker, "t", batch(1, value=b"v"), index=1)
+    assert acquired(member.fetch()) == {}
+    assert errors(member.acknowledge({T1: [(0, MANY - 1, [ACCEPT])]})) == {T1: 121}
+    broker.clock.advance()
+    assert acquired(member.fetch()) == {T1: [(MANY, MANY, 1)]}
+
+
+def test_letters_are_written_though_the_members_are_gone() -> None:
+    """The share partition is dropped after that."""
+    broker, persister, _ = rejecting_many()
+    shares = broker.context.share_partitions()
+    shares.connection_lost(shares.sessions.find(SessionKey(GROUP, "m")).connection)
+    assert share_of(broker) is not None
+    assert len(letters(broker)) < MANY
+    broker.clock.advance()
+    assert offsets(letters(broker)) == list(range(MANY))
+    assert persister.writes[-1] == [StateBatch(0, MANY - 1, 1, ARCHIVED)]
+    assert share_of(broker) is None
+
+
+def test_who_loads_the_share_partition_anew_writes_the_letters_anew() -> None:
+    broker, persister, member = rejecting_many()
+    written = len(letters(broker))
+    broker.context.share_partitions().forget_partition(broker.topic_id("t"), 1)
+    broker.clock.advance()
+    assert len(letters(broker)) == written
+    assert len(persister.writes) == 1
+    member.fetch()
+    broker.clock.advance()
+    assert offsets(letters(broker)) == [*range(written), *range(MANY)]
+    assert persister.writes[-1] == [StateBatch(0, MANY - 1, 1, ARCHIVED)]
+
+
+def test_letters_end_where_the_state_cannot_be_written() -> None:
+    broker, persister = wanting()
+    make(broker)
+    produce(broker, "t", batch(MANY, value=b"v"), index=1)
+    slow(broker)
+    member = Member(broker)
+    member.fetch([T1])
+    persister.refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert errors(member.acknowledge({T1: [(0, MANY - 1, [REJECT])]})) == {T1: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    written = len(letters(broker))
+    persister.refusal = None
+    share = share_of(broker)
+    assert share is not None
+    assert not share.is_archiving
+    assert [run.member_id for held in share.batches for run in held.runs] == ["m"]
+    broker.clock.spend(1)
+    for _ in range(MANY):
+        if not broker.clock.turns._waiting:
+            break
+        one_round(broker)
+    assert len(letters(broker)) == written
+
+
+def test_archiving_survives_that_its_end_cannot_be_written(caplog: pytest.LogCaptureFixture) -> None:
+    broker, persister, _ = rejecting_many()
+    persister.refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    broker.clock.advance()
+    assert "cannot write that records are archived" in caplog.text
+    share = share_of(broker)
+    assert share is not None
+    assert (share.start, share.is_archiving) == (MANY, False)
+
+
+def test_copies_are_made_by_one_after_the_other() -> None:
+    """Each holds a batch that is unfolded."""
+    broker, persister, member = rejecting_many(copies=True)
+    persister.batches = ()  # it keeps the state of one share partition
+    assert acquired(member.fetch([T0])) == {T0: [(0, 9, 1)]}
+    member.acknowledge({T0: [(0, 9, [REJECT])]})
+    assert persister.writes == [[StateBatch(0, MANY - 1, 1, ARCHIVING)], [StateBatch(0, 9, 1, ARCHIVING)]]
+    broker.clock.advance()
+    sources = [dict(letter.headers)["__dlq.errors.partition"] for letter in letters(broker)]
+    assert sources == [b"1"] * MANY + [b"0"] * 10
+
+
+def test_the_next_one_copies_if_the_first_gives_up() -> None:
+    broker, persister, member = rejecting_many(copies=True)
+    persister.batches = ()
+    assert acquired(member.fetch([T0])) == {T0: [(0, 9, 1)]}
+    member.acknowledge({T0: [(0, 9, [REJECT])]})
+    broker.context.share_partitions().forget_partition(broker.topic_id("t"), 1)
+    written = len(letters(broker))
+    broker.clock.advance()
+    assert len(letters(broker)) == written + 10
+
+
+def test_lost_letters_have_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    broker, persister, _ = rejecting_many()
+    written = len(letters(broker))
+    broker.delete_topic(DLQ)
+    broker.clock.advance()
+    lost = MANY - written
+    assert [record.getMessage() for record in caplog.records if "lost" in record.getMessage()] == [
+        f"{lost} dead letters to {DLQ} are lost: the topic was deleted"
+    ]
+    assert persister.writes[-1] == [StateBatch(0, MANY - 1, 1, ARCHIVED)]
+
+
+def test_a_letter_that_is_too_large_for_the_topic_is_not_even_encoded(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, _ = wanting(copies=True)
+    make(broker, max_message_bytes="1000")
+    produce(broker, "t", batch(1, value=b"x" * 2000), index=1)
+    monkeypatch.setattr(dead_letters, "build_batch", lambda batch: pytest.fail("encoded"))
+    member = Member(broker)
+    member.fetch([T1])
+    assert errors(member.acknowledge({T1: [(0, 0, [REJECT])]})) == {T1: 0}
+    assert f"1 dead letters to {DLQ} are lost: a letter has 2001 bytes, 1000 are allowed" in caplog.text

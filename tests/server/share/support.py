@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ottla.server.share.acknowledgement import Acknowledgement
 from ottla.server.share.acquiring import Acquired, Wanted, acquire
 from ottla.server.share.log_reads import LogBatch
 from ottla.server.share.share_group_config import ShareGroupConfig
-from ottla.server.share.share_partition import Acknowledgement, SharePartition
+from ottla.server.share.share_partition import SharePartition
 from ottla.server.share.states import RecordState
 from ottla.server.share_state.batches import StateBatch, combine
 from ottla.server.share_state.coordinator import ReadState

@@ -1,11 +1,11 @@
-"""Tests of how dead letters are split into batches; test_share_dead_letters.py of the handlers has when they are written, and
+"""Tests of how dead letters are put into batches; test_share_dead_letters.py of the handlers has when they are written, and
 where."""
 
 from __future__ import annotations
 
 import pytest
 
-from ottla.server.share.dead_letters import RECORD_OVERHEAD, _split_into_batches
+from ottla.server.share.dead_letters import LETTERS_A_BATCH, RECORD_OVERHEAD, _Batch
 from ottla.wire.batch import HEADER_SIZE
 from ottla.wire.records import Record, build_batch
 
@@ -17,18 +17,29 @@ def letters(count: int) -> list[Record]:
     return [Record(0, 0, bytes(10), bytes(20), [("abc", bytes(7))]) for _ in range(count)]
 
 
+def sizes(found: list[Record], most_bytes: int) -> list[int]:
+    """Returns how many letters each batch takes."""
+    batches = [_Batch(most_bytes)]
+    for letter in found:
+        if not batches[-1].takes(letter):
+            batches.append(_Batch(most_bytes))
+        batches[-1].add(letter)
+    return [len(batch.letters) for batch in batches]
+
+
 @pytest.mark.parametrize(
-    ("count", "max_bytes", "sizes"),
+    ("count", "most_bytes", "expected"),
     [
-        (0, 1000, []),
+        (0, 1000, [0]),
         (4, HEADER_SIZE + 4 * LETTER, [4]),
         (4, HEADER_SIZE + 4 * LETTER - 1, [3, 1]),
         (5, HEADER_SIZE + 2 * LETTER, [2, 2, 1]),
         (2, 1, [1, 1]),
+        (2 * LETTERS_A_BATCH + 1, 1 << 20, [LETTERS_A_BATCH, LETTERS_A_BATCH, 1]),
     ],
 )
-def test_a_batch_takes_as_many_letters_as_the_topic_allows(count: int, max_bytes: int, sizes: list[int]) -> None:
-    assert [len(portion) for portion in _split_into_batches(letters(count), max_bytes)] == sizes
+def test_a_batch_takes_as_many_letters_as_one_step_writes(count: int, most_bytes: int, expected: list[int]) -> None:
+    assert sizes(letters(count), most_bytes) == expected
 
 
 def test_what_a_letter_may_take_is_no_less_than_what_it_takes() -> None:
@@ -38,4 +49,4 @@ def test_what_a_letter_may_take_is_no_less_than_what_it_takes() -> None:
 def test_a_letter_without_key_and_value_takes_room_for_its_headers() -> None:
     empty = [Record(0, 0, None, None, [("abc", bytes(7))]) for _ in range(2)]
     room = HEADER_SIZE + 2 * (RECORD_OVERHEAD + 3 + 7)
-    assert [len(list(_split_into_batches(empty, most))) for most in (room, room - 1)] == [1, 2]
+    assert [len(sizes(empty, most)) for most in (room, room - 1)] == [1, 2]

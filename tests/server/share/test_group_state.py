@@ -4,9 +4,12 @@ recorded and deleted.
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from ottla.log.errors import StorageError
+from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
 from ottla.server.group.share.state_partitions import StatePartitions, TopicPartitions
@@ -242,3 +245,68 @@ def test_a_group_that_began_nowhere_has_nothing_to_forget() -> None:
     written = len(driver.broker.log.records())
     driver.broker.share_group_state().delete_all("g")
     assert len(driver.broker.log.records()) == written
+
+
+# In turns
+
+
+class SlowNode(Node):
+    """Every step takes a turn on it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups.member_shard("g")  # loads it
+        looked = itertools.count(1)
+        self.clock.ticks_ns = lambda: 6_000_000 * next(looked)  # type: ignore[method-assign]  # of this clock only
+
+    def starts(self) -> list[int | None]:
+        return [self.start_of(T, index) for index in range(3)]
+
+
+def test_partitions_are_initialized_in_turns() -> None:
+    node = begun()
+    assert node.outcomes == []
+    node.clock.advance(0)
+    assert (node.outcomes, node.starts()) == ([{}], [5, 6, 7])
+    assert node.clock.waiting == 0
+
+
+def begun() -> SlowNode:
+    """Returns a node on which one of three partitions is initialized."""
+    node = SlowNode()
+    node.state.coordinator.refresh()
+    node.clock.advance(0)
+    node.initialize({T: {0: 5, 1: 6, 2: 7}})
+    assert node.starts() == [5, None, None]
+    return node
+
+
+def test_a_deletion_waits_for_what_is_being_initialized() -> None:
+    """Else state would come to be after it, of a group that nobody knows."""
+    node = begun()
+    deleted = node.of_groups.delete("g", {T: [0, 1, 2]})
+    assert isinstance(deleted, Promise)
+    node.clock.advance(0)
+    assert deleted.result() == {T: None}
+    assert (node.outcomes, node.starts()) == ([{}], [None, None, None])
+
+
+def test_who_no_longer_waits_lets_nobody_pass() -> None:
+    node = begun()
+    given_up = node.of_groups.delete("g", {T: [0, 1, 2]})
+    assert isinstance(given_up, Promise)
+    given_up.cancel()
+    deleted = node.of_groups.delete("g", {T: [1]})
+    assert isinstance(deleted, Promise)
+    node.clock.advance(0)
+    assert deleted.result() == {T: None}
+    assert (node.outcomes, node.starts()) == ([{}], [5, None, 7])
+
+
+def test_the_partitions_of_another_group_do_not_wait() -> None:
+    node = begun()
+    deleted = node.of_groups.delete("other", {T: [0]})
+    node.clock.advance(0)
+    assert node.outcomes == [{}]
+    assert deleted.result() == {T: None} if isinstance(deleted, Promise) else deleted == {T: None}
+    assert node.of_groups._under_way == {}

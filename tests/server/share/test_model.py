@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.server.share.acknowledgement import Acknowledgement
 from ottla.server.share.persister import ShareError
-from ottla.server.share.share_partition import Acknowledgement
 from ottla.server.share.states import ACCEPT, ACQUIRED, GAP, REJECT, RELEASE, RENEW, TERMINAL
 from ottla.wire.errors import ErrorCode
 from tests.server.share.support import LOCK_SECONDS, SETTINGS, MemoryPersister, Partition

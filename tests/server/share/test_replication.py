@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.server.base.promise import Promise
+from ottla.server.share.acknowledgement import Acknowledgement
 from ottla.server.share.persister import ShareError
-from ottla.server.share.share_partition import Acknowledgement, SharePartition
+from ottla.server.share.share_partition import SharePartition
 from ottla.server.share.states import ACCEPT, RecordState
 from ottla.server.share_state.coordinator import ReadState, ShareCoordinator, ShareCoordinatorSettings
 from ottla.server.share_state.errors import ShareStateError

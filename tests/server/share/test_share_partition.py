@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ottla.server.base.clock import TURN_NS
+from ottla.server.share.acknowledgement import Acknowledgement
 from ottla.server.share.persister import ShareError
-from ottla.server.share.share_partition import Acknowledgement
 from ottla.server.share.states import (
     ACCEPT,
     ACKNOWLEDGED,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from ottla.log.errors import StorageError
@@ -265,3 +267,19 @@ def test_passes_outlive_a_log_that_refuses() -> None:
     driver.coordinator.prune()
     driver.coordinator.topic_deleted("t", TOPIC_ID)
     assert driver.now().snapshot_epoch == 1
+
+
+def test_passes_take_a_shard_a_step() -> None:
+    driver = Driver(ShareLog(partitions=20), cold_interval_ms=0, updates_per_snapshot=0)
+    for number in range(3):
+        driver.begin(SharePartition("g", TOPIC_ID, number))
+    driver.clock.advance(1)
+    places = {driver.coordinator.partition_for(SharePartition("g", TOPIC_ID, number)) for number in range(3)}
+    assert len(places) > 1
+    before = len(driver.log.records())
+    looked = itertools.count(1)
+    driver.clock.ticks_ns = lambda: 6_000_000 * next(looked)  # type: ignore[method-assign]  # of this clock only
+    driver.coordinator.snapshot_cold()
+    assert len(driver.log.records()) - before < 3
+    driver.clock.advance(0)
+    assert len(driver.log.records()) - before == 3

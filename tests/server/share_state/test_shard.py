@@ -4,6 +4,7 @@ that is not replicated, and records that nobody can read. test_coordinator.py ha
 
 from __future__ import annotations
 
+import itertools
 import logging
 
 import pytest
@@ -12,7 +13,7 @@ from ottla.server.base.promise import Promise
 from ottla.server.share_state.batches import StateBatch
 from ottla.server.share_state.errors import ShareStateError
 from ottla.server.share_state.records import VALUE_VERSION, Change, decode, encode
-from ottla.server.share_state.shard import MAX_RECORDS_PER_BATCH, ShareStateShard
+from ottla.server.share_state.shard import A_STEP, ShareStateShard
 from ottla.server.share_state.state import NO_EPOCH, SharePartition, ShareState, ShareUpdate
 from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
@@ -91,16 +92,85 @@ def test_updates_are_counted_over_a_restart() -> None:
     assert again.redundant_before() == 3
 
 
-def test_many_tombstones_go_out_in_batches_of_a_bounded_size() -> None:
-    log = LaggingLog(lag=False)
+# Passes, in turns
+
+
+def shard_with(count: int, log: LaggingLog, batches: tuple[StateBatch, ...] = ()) -> ShareStateShard:
+    """Returns a shard of so many share partitions, on whose clock every step takes a turn."""
     shard = shard_over(log)
-    shard.write(
-        encode([(SharePartition("g", TOPIC_ID, n), ShareState(0, 1, 1, 0)) for n in range(MAX_RECORDS_PER_BATCH + 1)], 0),
-        [(SharePartition("g", TOPIC_ID, n), ShareState(0, 1, 1, 0)) for n in range(MAX_RECORDS_PER_BATCH + 1)],
-    )
-    shard.forget_topics([TOPIC_ID])
+    for number in range(count):
+        shard.write(*written(number, batches))
+    looked = itertools.count(1)
+    shard.clock.ticks_ns = lambda: 6_000_000 * next(looked)  # type: ignore[method-assign]  # of this clock only
+    return shard
+
+
+def written(number: int, batches: tuple[StateBatch, ...] = ()) -> tuple[bytes, list[Change]]:
+    changes: list[Change] = [(SharePartition("g", TOPIC_ID, number), ShareState(0, 1, 1, 0, 0, batches, 0, 0))]
+    return encode(changes, 0), changes
+
+
+def counts(log: LaggingLog, after: int) -> list[int]:
+    """Returns how many records each batch has, after the first ones."""
+    return [read_header(batch).records_count for batch in log.read(0)][after:]
+
+
+def advance(shard: ShareStateShard) -> None:
+    assert isinstance(shard.clock, CoordinatorClock)
+    shard.clock.advance(0)
+
+
+def test_a_deleted_topic_is_forgotten_in_turns() -> None:
+    log = LaggingLog(lag=False)
+    shard = shard_with(2 * A_STEP + 1, log)
+    forgotten = shard.forget_topics([TOPIC_ID])
+    assert isinstance(forgotten, Promise)
+    assert counts(log, 2 * A_STEP + 1) == [A_STEP]
+    shard.delete(SharePartition("g", TOPIC_ID, 2 * A_STEP))
+    advance(shard)
+    assert forgotten.result() is None
     assert len(shard) == 0
-    assert [read_header(batch).records_count for batch in log.read(0)][1:] == [MAX_RECORDS_PER_BATCH, 1]
+    assert counts(log, 2 * A_STEP + 1) == [A_STEP, 1, A_STEP]
+
+
+def test_cold_snapshots_are_written_in_turns() -> None:
+    """It writes what is there by the time of each turn."""
+    log = LaggingLog(lag=False)
+    shard = shard_with(2 * A_STEP, log)
+    snapshots = shard.snapshot_cold(0)
+    assert isinstance(snapshots, Promise)
+    assert counts(log, 2 * A_STEP) == [A_STEP]
+    last, gone = (SharePartition("g", TOPIC_ID, 2 * A_STEP - number) for number in (1, 2))
+    shard.update(last, 1, 1, 7, 0, ())
+    shard.delete(gone)
+    advance(shard)
+    assert snapshots.result() == 2 * A_STEP - 1
+    assert counts(log, 2 * A_STEP) == [A_STEP, 1, 1, A_STEP - 1]
+    state = shard.find(last)
+    assert state is not None
+    assert state.start_offset == 7
+    assert shard.find(gone) is None
+
+
+def test_share_partitions_with_much_in_flight_take_turns_sooner() -> None:
+    log = LaggingLog(lag=False)
+    many = tuple(StateBatch(2 * offset, 2 * offset, 1, 2) for offset in range(A_STEP))
+    shard = shard_with(3, log, many)
+    snapshots = shard.snapshot_cold(0)
+    assert counts(log, 3) == [1]
+    advance(shard)
+    assert isinstance(snapshots, Promise)
+    assert snapshots.result() == 3
+    assert counts(log, 3) == [1, 1, 1]
+
+
+def test_a_pass_ends_with_its_shard() -> None:
+    shard = shard_with(2 * A_STEP, LaggingLog(lag=False))
+    snapshots = shard.snapshot_cold(0)
+    shard.unload()
+    advance(shard)
+    assert isinstance(snapshots, Promise)
+    assert refused(snapshots.result) is ErrorCode.NOT_COORDINATOR
 
 
 # What is answered

@@ -57,6 +57,7 @@ class ShareBroker(Broker):
         self.state.topics = {topic.topic_id: len(topic.partitions) for topic in self.metadata.topics.values()}
         replica = SimpleNamespace(is_leader=True, log=SimpleNamespace(high_watermark=END_OFFSET))
         self.other_leaders: Any = None
+        self.existing_share_group_state: ShareGroupState | None = None
         self.replicas = SimpleNamespace(get=lambda topic, partition: replica)
 
     def share_coordinator(self) -> Any:
@@ -68,7 +69,11 @@ class ShareBroker(Broker):
         return self.other_leaders
 
     def share_group_state(self) -> ShareGroupState:
-        return ShareGroupState(self.groups, self.share_coordinator, cast(Any, self.metadata), self.clock)
+        if self.existing_share_group_state is None:
+            self.existing_share_group_state = ShareGroupState(
+                self.groups, self.share_coordinator, cast(Any, self.metadata), self.clock
+            )
+        return self.existing_share_group_state
 
     def restarted(self) -> ShareBroker:
         fresh = ShareBroker(self.log, self.clock, self.state.log, **self._named)
