@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from ottla.log.config import MAX_BATCH_BYTES
 from ottla.log.config_def import Setting, text_of
 from ottla.log.stored_index import LOADED_ENTRIES
+from ottla.server.group.classic.pending_ids import MOST_BYTES, MOST_OF_A_GROUP
 from ottla.server.http.responder import MAX_BODY_BYTES, MAX_CONNECTIONS, MAX_HEAD_BYTES
 from ottla.server.metadata.access import MAX_COMPARISONS
 from ottla.server.metadata.names import MAX_LENGTH
@@ -38,6 +39,7 @@ class Fixed(NamedTuple):
     beyond: str
 
 
+_FORGOTTEN_ID: Final = "the oldest is forgotten: 25 UNKNOWN_MEMBER_ID, and its client joins without one; Kafka has no limit"
 Section = tuple[tuple[str, ...], tuple[Fixed, ...]]
 SECTIONS: Final[dict[str, Section]] = {
     "Connections": (
@@ -111,7 +113,10 @@ SECTIONS: Final[dict[str, Section]] = {
             "group.max.session.timeout.ms", "group.consumer.max.session.timeout.ms", "group.share.max.session.timeout.ms",
             "group.streams.max.session.timeout.ms", "offset.metadata.max.bytes", "offsets.retention.minutes",
         ),
-        (),
+        (
+            Fixed("member ids of a classic group that nobody has joined with yet", MOST_OF_A_GROUP, _FORGOTTEN_ID),
+            Fixed("bytes of such ids in all groups", MOST_BYTES, _FORGOTTEN_ID),
+        ),
     ),
     "Clients' metrics": (
         ("telemetry.max.bytes",),

@@ -25,6 +25,7 @@ from random import Random
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.server.base.clock import Clock
+from ottla.server.group.classic.pending_ids import PendingIds
 from ottla.server.group.cluster import Cluster
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
@@ -145,6 +146,8 @@ class ShardContext(Protocol):
     cluster: Cluster
     random: Random
     """The source of member ids."""
+    pending_ids: PendingIds
+    """The ids that classic groups of all shards have handed out and that no client has joined with yet."""
     groups: dict[str, Group]
     """All groups of the shard by id, of any kind. Only `replay` may change it."""
     loading: bool

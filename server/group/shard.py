@@ -21,6 +21,7 @@ from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, take_steps
 from ottla.server.coordination.shard import NO_PRODUCER_ID, CoordinatorShard
 from ottla.server.group.classic.group import ClassicGroup
+from ottla.server.group.classic.pending_ids import PendingIds
 from ottla.server.group.cluster import Cluster
 from ottla.server.group.commits import PreparedCommit, prepare
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
@@ -80,11 +81,13 @@ class GroupShard(CoordinatorShard[GroupRecord]):
         settings: GroupCoordinatorConfig,
         cluster: Cluster,
         random: Random,
+        pending_ids: PendingIds,
     ) -> None:
         super().__init__(partition, leader_epoch, append, clock, settings.write_timeout_ms)
         self.settings = settings
         self.cluster = cluster
         self.random = random
+        self.pending_ids = pending_ids
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self._protocols: dict[Kind, GroupProtocol[Any]] = {}

@@ -27,6 +27,7 @@ from functools import partial
 from typing import ClassVar, TypeVar
 
 from ottla.server.group.classic.members import Member
+from ottla.server.group.classic.pending_ids import PendingId
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group
 from ottla.server.group.kind import Kind
@@ -112,7 +113,7 @@ class ClassicGroup(Group):
         self.subscribed_topics: frozenset[str] | None = None
         # Runtime state of a rebalance.
         self.awaited_joins = 0
-        self.pending_joins: dict[str, Timer] = {}  # ids that MEMBER_ID_REQUIRED handed out and that have not joined yet
+        self.pending_joins: dict[str, PendingId] = {}  # ids that were handed out and that have not joined yet
         self.pending_syncs: set[str] = set()
         self.new_member_added = False
         self.join_timer: Timer | None = None

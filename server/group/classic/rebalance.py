@@ -18,6 +18,7 @@ from random import Random
 from ottla.server.base.clock import Clock
 from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.server.group.classic.members import Member
+from ottla.server.group.classic.pending_ids import PendingIds
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.result import NOTHING, Result
 from ottla.server.group.timers import Timer
@@ -29,14 +30,22 @@ logger = logging.getLogger("ottla.server.group")
 
 
 class Rebalance:
-    """The rebalances and timers of one shard's classic groups. `run` is the shard's: it appends and replays a result."""
+    """The rebalances and timers of one shard's classic groups. `run` is the shard's: it appends and replays a result. The
+    `pending_ids` are those of all shards.
+    """
 
     def __init__(
-        self, clock: Clock, settings: GroupCoordinatorConfig, random: Random, run: Callable[[Result[None]], None]
+        self,
+        clock: Clock,
+        settings: GroupCoordinatorConfig,
+        random: Random,
+        pending_ids: PendingIds,
+        run: Callable[[Result[None]], None],
     ) -> None:
         self.clock = clock
         self.settings = settings
         self.random = random
+        self._pending_ids = pending_ids
         self._run = run
 
     # The join phase
@@ -186,15 +195,15 @@ class Rebalance:
         return self.after_removal(group, f"the session of {member.member_id} has expired")
 
     def hold_pending(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """Keeps a member id that was handed out until a client joins with it or the time is over."""
+        """Keeps a member id that was handed out until a client joins with it or the time is over, or until there are too many."""
 
         def over() -> Result[None]:
             group.remove(member_id)
             return self._complete_if_all_joined(group)
 
-        timer = Timer(self.clock, lambda: self._run(over()))
-        group.pending_joins[member_id] = timer
-        timer.reset(timeout_ms)
+        pending = self._pending_ids.hold(self.clock, member_id, timeout_ms, lambda: self._run(over()))
+        group.pending_joins[member_id] = pending
+        self._pending_ids.make_room(group.pending_joins)
 
     def drop(self, group: ClassicGroup, member: Member) -> None:
         """Removes a member. Its parked requests are answered so that a client that is still alive joins again."""

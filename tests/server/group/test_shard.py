@@ -19,6 +19,7 @@ from ottla.server.base.randomness import from_seed
 from ottla.server.coordination.internal_topic import Appended
 from ottla.server.group.classic.group import ClassicGroup, new_group_record
 from ottla.server.group.classic.protocol import ClassicProtocol
+from ottla.server.group.classic.pending_ids import PendingIds
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
@@ -58,7 +59,8 @@ class Written:
 
 def made(**settings: Any) -> tuple[GroupShard, Written, CoordinatorClock]:
     written, clock = Written(), CoordinatorClock()
-    shard = GroupShard(3, 0, written.append, clock, GroupCoordinatorConfig(**settings), Broker().metadata, from_seed(1))
+    values = GroupCoordinatorConfig(**settings)
+    shard = GroupShard(3, 0, written.append, clock, values, Broker().metadata, from_seed(1), PendingIds())
     shard.loading = False
     return shard, written, clock
 
