@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from ottla.server.base.clock import Clock
 from ottla.server.coordination.java_hash import java_hash_bucket
 from ottla.server.coordination.runtime import CoordinatorLog, CoordinatorRuntime
-from ottla.server.group.classic.pending_ids import PendingIds
 from ottla.server.group.cluster import Cluster
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group
+from ottla.server.group.pending_ids import PendingIds
 from ottla.server.group.shard import GroupShard
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.wire.errors import ErrorCode

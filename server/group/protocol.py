@@ -25,12 +25,12 @@ from random import Random
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.server.base.clock import Clock
-from ottla.server.group.classic.pending_ids import PendingIds
 from ottla.server.group.cluster import Cluster
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group
 from ottla.server.group.kind import Kind
+from ottla.server.group.pending_ids import PendingIds
 from ottla.server.group.records import GroupRecord
 from ottla.server.group.requests import Commit, Committer, Join, JoinAnswer, Leaving, Sync, SyncAnswer, refused_join
 from ottla.server.group.result import Result

@@ -21,7 +21,6 @@ from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, take_steps
 from ottla.server.coordination.shard import NO_PRODUCER_ID, CoordinatorShard
 from ottla.server.group.classic.group import ClassicGroup
-from ottla.server.group.classic.pending_ids import PendingIds
 from ottla.server.group.cluster import Cluster
 from ottla.server.group.commits import PreparedCommit, prepare
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
@@ -29,6 +28,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group
 from ottla.server.group.kind import Kind
 from ottla.server.group.offsets import Offsets, is_stale
+from ottla.server.group.pending_ids import PendingIds
 from ottla.server.group.protocol import GroupProtocol
 from ottla.server.group.records import GroupRecord, InTransaction, OffsetRecord, decode, encode_batch
 from ottla.server.group.requests import Commit, Committer, Join, JoinAnswer, Leaving, Sync, SyncAnswer

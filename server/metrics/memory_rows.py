@@ -73,8 +73,8 @@ MEMORY_ROWS: Final[tuple[Row, ...]] = (
         "ottla_client_memory_bytes",
         "gauge",
         ("use",),
-        "What the broker holds for clients: requests and answers of connections, fetch and share sessions, "
-        "producer ids of partitions, and member ids of classic groups that nobody has joined with, which have limits of their own.",
+        "What the broker holds for clients: requests and answers of connections, fetch and share sessions, producer "
+        "ids of partitions, and member ids of classic groups that nobody has joined with, which have limits of their own.",
         _uses,
     ),
     (

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from ottla.server.group import shard as group_shard
-from ottla.server.group.classic.pending_ids import PendingIds
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.offsets import Offsets
+from ottla.server.group.pending_ids import PendingIds
 from ottla.server.group.records import OffsetRecord, offset_tombstone
 from ottla.server.group.requests import Commit, Committer
 from ottla.wire.errors import ErrorCode

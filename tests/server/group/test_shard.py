@@ -19,10 +19,10 @@ from ottla.server.base.randomness import from_seed
 from ottla.server.coordination.internal_topic import Appended
 from ottla.server.group.classic.group import ClassicGroup, new_group_record
 from ottla.server.group.classic.protocol import ClassicProtocol
-from ottla.server.group.classic.pending_ids import PendingIds
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
+from ottla.server.group.pending_ids import PendingIds
 from ottla.server.group.records import InTransaction, OffsetRecord, encode_batch
 from ottla.server.group.requests import Commit, Committer
 from ottla.server.group.result import NOTHING, Result

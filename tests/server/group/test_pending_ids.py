@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.group.classic import pending_ids
-from ottla.server.group.classic.pending_ids import ID_BYTES
+from ottla.server.group import pending_ids
+from ottla.server.group.pending_ids import ID_BYTES
 from ottla.wire.errors import ErrorCode
 from tests.in_loop import in_loop
 from tests.server.group.fakes import Driver, answer_of, waits
