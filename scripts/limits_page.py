@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 from ottla.log.config import MAX_BATCH_BYTES
 from ottla.log.config_def import Setting, text_of
 from ottla.log.stored_index import LOADED_ENTRIES
-from ottla.server.group.classic.pending_ids import MOST_BYTES, MOST_OF_A_GROUP
+from ottla.server.group.classic.member_limits import MOST_BATCHES, MOST_NAMES, MOST_PROTOCOLS
+from ottla.server.group.pending_ids import MOST_BYTES, MOST_OF_A_GROUP
 from ottla.server.http.responder import MAX_BODY_BYTES, MAX_CONNECTIONS, MAX_HEAD_BYTES
 from ottla.server.metadata.access import MAX_COMPARISONS
 from ottla.server.metadata.names import MAX_LENGTH
@@ -114,6 +115,18 @@ SECTIONS: Final[dict[str, Section]] = {
             "group.streams.max.session.timeout.ms", "offset.metadata.max.bytes", "offsets.retention.minutes",
         ),
         (
+            Fixed("protocols of a member of a classic group", MOST_PROTOCOLS, "42 INVALID_REQUEST; Kafka has no limit"),
+            Fixed(
+                "batches of `__consumer_offsets` that would hold what the members of a classic group bring: ids, and names and "
+                "metadata of their protocols; in no case more than `ottla.response.max.bytes`",
+                MOST_BATCHES,
+                "-1 UNKNOWN_SERVER_ERROR, which Kafka answers once the group's leader syncs",
+            ),
+            Fixed(
+                "topics in the subscriptions of a classic group's members",
+                MOST_NAMES,
+                "the group counts as reading all topics: none of its offsets expires or is deleted; Kafka has no limit",
+            ),
             Fixed("member ids of a classic group that nobody has joined with yet", MOST_OF_A_GROUP, _FORGOTTEN_ID),
             Fixed("bytes of such ids in all groups", MOST_BYTES, _FORGOTTEN_ID),
         ),
