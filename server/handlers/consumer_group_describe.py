@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, all_kept, take_steps
@@ -38,6 +39,8 @@ from ottla.wire.messages.consumer_group_describe import (
 TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)), long_answer=True)
 
 CLASSIC, CONSUMER = 0, 1
+NAMES_AT_ONCE: Final = 1_000
+"""An answer with more names of topics takes another turn, so that a thread encodes it, however quickly it was made."""
 
 
 def handle(
@@ -54,6 +57,9 @@ def handle(
                 each_once[group_id] = yield from _describe(group_id, request)
             yield None
         described = yield from all_kept(each_once[group_id] for group_id in body.group_ids)
+        names = sum(len(member.subscribed_topic_names) for each in described for member in each.members)
+        if names > NAMES_AT_ONCE:
+            yield _next_turn(request)
         if body.include_authorized_operations:
             for each in described:
                 if not each.error_code:
@@ -61,6 +67,13 @@ def handle(
         return ConsumerGroupDescribeResponse(groups=request.broker.long_answers.bounded(described))
 
     return take_steps(answer(), request.broker.clock)
+
+
+def _next_turn(request: Request) -> Promise[None]:
+    promise: Promise[None] = Promise()
+    clock = request.broker.clock
+    clock.turns.queue(clock, lambda until: None if promise.done() else promise.set_result(None))
+    return promise
 
 
 def _describe(group_id: str, request: Request) -> Steps[DescribedGroup | Promise[DescribedGroup]]:

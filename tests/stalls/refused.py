@@ -18,7 +18,7 @@ ALWAYS_REFUSED: Final[dict[str, str]] = {
     "DescribeClientQuotas.components": "each kind of name may be asked about once",
     "AlterClientQuotas.entries.ops": "an entity may have each of four quotas once",
     "UpdateFeatures.feature_updates": "each feature may be named once, and there are six",
-    "ConsumerGroupHeartbeat": "the member is not known; --state has a group whose members read much",
+    "ConsumerGroupHeartbeat": "only a known member has partitions, and only a joining one a subscription (--state)",
     "ListConfigResources.resource_types": "there are five types of resources, and others are refused",
     "ShareGroupHeartbeat.subscribed_topic_names": "the group is one of another type",
     "AddRaftVoter.listeners": "another cluster is meant",

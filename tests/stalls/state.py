@@ -47,7 +47,7 @@ from tests.stalls.sweep import InVirtualTime, Seen, Sweep, run_scaled
 HELD: Final = 10_000
 """How many of each there are, before it is scaled."""
 READERS: Final = 200
-"""How many members a consumer group has that read half of the topics, before it is scaled."""
+"""How many members a consumer group has that read all topics, before it is scaled."""
 LOT: Final = 50
 """So many are made with one request."""
 
@@ -63,7 +63,7 @@ class Large(InVirtualTime):
                 await self._succeed(request)
         await self._share(names)
         for number in range(READERS // self.scale):
-            await self._succeed(joining(f"reader-{number}", names[::2]))
+            await self._succeed(joining(f"reader-{number}", names))
         for name in names:
             await self._succeed(self._commit(name, names[0]), 9)
             await self._succeed(self._commit("wide", name), 9)
