@@ -14,6 +14,8 @@ from ottla.log.config import MAX_BATCH_BYTES
 from ottla.log.config_def import Setting, text_of
 from ottla.log.stored_index import LOADED_ENTRIES
 from ottla.server.base.expressions import MAX_MEMORY, MAX_NAMED, MAX_WEIGHT
+from ottla.server.group.classic.member_limits import MOST_BATCHES, MOST_NAMES, MOST_PROTOCOLS
+from ottla.server.group.pending_ids import MOST_BYTES, MOST_OF_A_GROUP
 from ottla.server.http.responder import MAX_BODY_BYTES, MAX_CONNECTIONS, MAX_HEAD_BYTES
 from ottla.server.metadata.access import MAX_COMPARISONS
 from ottla.server.metadata.names import MAX_LENGTH
@@ -45,6 +47,7 @@ class Fixed(NamedTuple):
 REFUSED_EXPRESSION: Final = (
     "128 INVALID_REGULAR_EXPRESSION, or 40 INVALID_CONFIG in a client-metrics subscription; Kafka has no limit"
 )
+_FORGOTTEN_ID: Final = "the oldest is forgotten: 25 UNKNOWN_MEMBER_ID, and its client joins without one; Kafka has no limit"
 Section = tuple[tuple[str, ...], tuple[Fixed, ...]]
 SECTIONS: Final[dict[str, Section]] = {
     "Connections": (
@@ -124,6 +127,20 @@ SECTIONS: Final[dict[str, Section]] = {
                 LETTERS_A_BATCH,
                 "further ones are in the next; records that wait for theirs stay in flight",
             ),
+            Fixed("protocols of a member of a classic group", MOST_PROTOCOLS, "42 INVALID_REQUEST; Kafka has no limit"),
+            Fixed(
+                "batches of `__consumer_offsets` that would hold what the members of a classic group bring: ids, and names and "
+                "metadata of their protocols; in no case more than `ottla.response.max.bytes`",
+                MOST_BATCHES,
+                "-1 UNKNOWN_SERVER_ERROR, which Kafka answers once the group's leader syncs",
+            ),
+            Fixed(
+                "topics in the subscriptions of a classic group's members",
+                MOST_NAMES,
+                "the group counts as reading all topics: none of its offsets expires or is deleted; Kafka has no limit",
+            ),
+            Fixed("member ids of a classic group that nobody has joined with yet", MOST_OF_A_GROUP, _FORGOTTEN_ID),
+            Fixed("bytes of such ids in all groups", MOST_BYTES, _FORGOTTEN_ID),
         ),
     ),
     "Regular expressions": (

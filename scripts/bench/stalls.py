@@ -34,6 +34,7 @@ from compat_tests.wire import SILENT
 from compat_tests.wire import Connection as WireConnection
 from scripts.bench.compare import BROKERS
 from scripts.bench.stall_attacks import Attack, attacks
+from scripts.bench.stall_groups import group_attacks
 from scripts.bench.stall_neighbour import Neighbour
 from scripts.bench.stall_page import Seen, add_rows
 from scripts.bench.stall_patterns import pattern_attacks

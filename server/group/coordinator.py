@@ -21,6 +21,7 @@ from ottla.server.group.cluster import Cluster
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group
+from ottla.server.group.pending_ids import PendingIds
 from ottla.server.group.shard import GroupShard
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.wire.errors import ErrorCode
@@ -54,6 +55,7 @@ class GroupCoordinator:
         others_coordinate: bool = False,
     ) -> None:
         self.settings = settings
+        self.pending_ids = PendingIds()
         self._cluster = cluster
         self._random = random
         self._log = log
@@ -137,7 +139,9 @@ class GroupCoordinator:
         self._shards.close()
 
     def _make(self, partition: int, leader_epoch: int, append: Callable[[bytes], Appended]) -> GroupShard:
-        return GroupShard(partition, leader_epoch, append, self._clock, self.settings, self._cluster, self._random)
+        return GroupShard(
+            partition, leader_epoch, append, self._clock, self.settings, self._cluster, self._random, self.pending_ids
+        )
 
     def _loaded(self, shard: GroupShard) -> None:
         if shard.groups:

@@ -30,6 +30,7 @@ from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group
 from ottla.server.group.kind import Kind
+from ottla.server.group.pending_ids import PendingIds
 from ottla.server.group.records import GroupRecord
 from ottla.server.group.requests import Commit, Committer, Join, JoinAnswer, Leaving, Sync, SyncAnswer, refused_join
 from ottla.server.group.result import Result
@@ -145,6 +146,8 @@ class ShardContext(Protocol):
     cluster: Cluster
     random: Random
     """The source of member ids."""
+    pending_ids: PendingIds
+    """The ids that classic groups of all shards have handed out and that no client has joined with yet."""
     groups: dict[str, Group]
     """All groups of the shard by id, of any kind. Only `replay` may change it."""
     loading: bool

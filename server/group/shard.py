@@ -28,6 +28,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group
 from ottla.server.group.kind import Kind
 from ottla.server.group.offsets import Offsets, is_stale
+from ottla.server.group.pending_ids import PendingIds
 from ottla.server.group.protocol import GroupProtocol
 from ottla.server.group.records import GroupRecord, InTransaction, OffsetRecord, decode, encode_batch
 from ottla.server.group.requests import Commit, Committer, Join, JoinAnswer, Leaving, Sync, SyncAnswer
@@ -80,11 +81,13 @@ class GroupShard(CoordinatorShard[GroupRecord]):
         settings: GroupCoordinatorConfig,
         cluster: Cluster,
         random: Random,
+        pending_ids: PendingIds,
     ) -> None:
         super().__init__(partition, leader_epoch, append, clock, settings.write_timeout_ms)
         self.settings = settings
         self.cluster = cluster
         self.random = random
+        self.pending_ids = pending_ids
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self._protocols: dict[Kind, GroupProtocol[Any]] = {}

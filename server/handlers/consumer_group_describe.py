@@ -12,14 +12,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, answer_once, take_steps
-from ottla.server.group.consumer.group import ConsumerGroup
+from ottla.server.base.turns import Steps, all_kept, take_steps
 from ottla.server.group.consumer.member import ConsumerMember
 from ottla.server.group.consumer.protocol import ConsumerProtocol
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED
+from ottla.server.group.modern.assignor import Assignment as TargetAssignment
 from ottla.server.metadata.feature_levels import GROUP_VERSION
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -38,6 +39,8 @@ from ottla.wire.messages.consumer_group_describe import (
 TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)), long_answer=True)
 
 CLASSIC, CONSUMER = 0, 1
+NAMES_AT_ONCE: Final = 1_000
+"""An answer with more names of topics takes another turn, so that a thread encodes it, however quickly it was made."""
 
 
 def handle(
@@ -48,7 +51,15 @@ def handle(
         return ConsumerGroupDescribeResponse(groups=[DescribedGroup(code, text, group_id) for group_id in body.group_ids])
 
     def answer() -> Steps[ConsumerGroupDescribeResponse]:
-        described = yield from answer_once(body.group_ids, lambda group_id: _describe(group_id, request))
+        each_once: dict[str, DescribedGroup | Promise[DescribedGroup]] = {}
+        for group_id in body.group_ids:
+            if group_id not in each_once:
+                each_once[group_id] = yield from _describe(group_id, request)
+            yield None
+        described = yield from all_kept(each_once[group_id] for group_id in body.group_ids)
+        names = sum(len(member.subscribed_topic_names) for each in described for member in each.members)
+        if names > NAMES_AT_ONCE:
+            yield _next_turn(request)
         if body.include_authorized_operations:
             for each in described:
                 if not each.error_code:
@@ -58,25 +69,37 @@ def handle(
     return take_steps(answer(), request.broker.clock)
 
 
-def _describe(group_id: str, request: Request) -> DescribedGroup | Promise[DescribedGroup]:
+def _next_turn(request: Request) -> Promise[None]:
+    promise: Promise[None] = Promise()
+    clock = request.broker.clock
+    clock.turns.queue(clock, lambda until: None if promise.done() else promise.set_result(None))
+    return promise
+
+
+def _describe(group_id: str, request: Request) -> Steps[DescribedGroup | Promise[DescribedGroup]]:
+    """Makes steps that describe a group as it is at the first of them."""
     try:
         shard = request.broker.groups.member_shard(group_id)
         protocol = shard.protocol(ConsumerProtocol)
         group = protocol.existing(group_id)
     except GroupError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+    targets, members = dict(group.targets), []
     described = DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.preferred_assignor() or protocol.default_assignor,
-        members=request.broker.long_answers.shared(_member(group, member, request) for member in group.members.values()),
     )
+    for member in list(group.members.values()):
+        members.append(_member(member, targets.get(member.member_id, NOTHING_ASSIGNED), request))
+        yield None
+    described.members = request.broker.long_answers.shared(members)
     return shard.answer_or(described, lambda code: DescribedGroup(group_id=group_id, error_code=code))
 
 
-def _member(group: ConsumerGroup, member: ConsumerMember, request: Request) -> Member:
+def _member(member: ConsumerMember, target: TargetAssignment, request: Request) -> Member:
     held: dict[bytes, list[int]] = {}
     for part in (member.assigned, member.revoking):
         for topic_id, partitions in part.items():
@@ -91,7 +114,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, request: Request) -> M
         subscribed_topic_names=sorted(member.topics),
         subscribed_topic_regex=member.regex,
         assignment=_assignment(held, request),
-        target_assignment=_assignment(group.targets.get(member.member_id, NOTHING_ASSIGNED), request),
+        target_assignment=_assignment(target, request),
         member_type=CLASSIC if member.is_classic else CONSUMER,
     )
 

@@ -6,7 +6,9 @@
   logged. In v9 a leader that returns as the same static member skips the assignment.
 - Errors: 24 INVALID_GROUP_ID; 26 INVALID_SESSION_TIMEOUT; 23 INCONSISTENT_GROUP_PROTOCOL; 25 UNKNOWN_MEMBER_ID; 79
   MEMBER_ID_REQUIRED; 81 GROUP_MAX_SIZE_REACHED; 82 FENCED_INSTANCE_ID; 42 INVALID_REQUEST for names that the group's record
-  cannot hold; and the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and 16 NOT_COORDINATOR.
+  cannot hold, and for more than 100 protocols; -1 UNKNOWN_SERVER_ERROR for more metadata than the members of a group may bring,
+  which Kafka answers once the leader syncs; and the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE
+  and 16 NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Final
 
 from ottla.server.base.promise import Promise
 from ottla.server.group.classic.group import with_protocol_name
+from ottla.server.group.classic.member_limits import MOST_PROTOCOLS, are_too_many
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Client, Join, MemberProtocol
 from ottla.server.requests.request import Request
@@ -40,6 +43,8 @@ def handle(
     try:
         if not body.group_id:
             raise GroupError(ErrorCode.INVALID_GROUP_ID)
+        if len(body.protocols) > MOST_PROTOCOLS:
+            raise GroupError(ErrorCode.INVALID_REQUEST)
         names = [request.client_id or "", body.group_instance_id or "", body.protocol_type]
         names += [each.name for each in body.protocols]
         if max(map(len, map(str.encode, names))) > LONGEST_NAME:
@@ -47,6 +52,8 @@ def handle(
         if not settings.min_session_timeout_ms <= body.session_timeout_ms <= settings.max_session_timeout_ms:
             raise GroupError(ErrorCode.INVALID_SESSION_TIMEOUT)
         shard = groups.member_shard(body.group_id)
+        if are_too_many(sum(len(each.metadata) for each in body.protocols), settings, request.broker.metadata):
+            raise GroupError(ErrorCode.UNKNOWN_SERVER_ERROR)
         answer = shard.join(body.group_id, _join(body, request))
     except GroupError as error:
         return _refusal(body, request, error.code)

@@ -29,6 +29,8 @@ def _uses(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
         yield ("connections",), listener.context.memory.held
     yield ("fetch_sessions",), sources.context.fetch_sessions.held_bytes
     yield ("share_sessions",), _of_share_sessions(lambda sessions: sessions.held_bytes, sources)
+    groups = sources.context.existing_groups
+    yield ("pending_member_ids",), 0 if groups is None else groups.pending_ids.held_bytes
     yield ("producer_ids",), PRODUCER_BYTES * sum(len(log.producers) for log in list(sources.logs.logs.values()))
 
 
@@ -57,6 +59,11 @@ def _refused_answers(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]
     yield (), sources.context.long_answers.refused
 
 
+def _forgotten_member_ids(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
+    groups = sources.context.existing_groups
+    yield (), 0 if groups is None else groups.pending_ids.forgotten
+
+
 def _forgotten_producers(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
     yield (), sum(log.producers.forgotten for log in list(sources.logs.logs.values()))
 
@@ -67,7 +74,7 @@ MEMORY_ROWS: Final[tuple[Row, ...]] = (
         "gauge",
         ("use",),
         "What the broker holds for clients: requests and answers of connections, fetch and share sessions, producer "
-        "ids of partitions.",
+        "ids of partitions, and member ids of classic groups that nobody has joined with, which have limits of their own.",
         _uses,
     ),
     (
@@ -139,5 +146,12 @@ MEMORY_ROWS: Final[tuple[Row, ...]] = (
         (),
         "Producer ids that the partitions held here have forgotten early, because they were too many.",
         _forgotten_producers,
+    ),
+    (
+        "ottla_group_forgotten_member_ids_total",
+        "counter",
+        (),
+        "Member ids that classic groups handed out and have forgotten early, because nobody had joined with too many of them.",
+        _forgotten_member_ids,
     ),
 )

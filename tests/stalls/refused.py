@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 ALWAYS_REFUSED: Final[dict[str, str]] = {
-    "JoinGroup.protocols": "the member is not known; a new one joins twice, and its protocols are bounded by the first request",
+    "JoinGroup.protocols": "a member has at most a hundred protocols",
     "SyncGroup.assignments": "the member is not known; only the leader of a generation that is being made sends assignments",
     "CreatePartitions.topics.assignments": "the topic has more partitions than are asked for; assigned ones are CreateTopics'",
     "CreateDelegationToken.renewers": "a plain listener gives no tokens",
@@ -18,7 +18,7 @@ ALWAYS_REFUSED: Final[dict[str, str]] = {
     "DescribeClientQuotas.components": "each kind of name may be asked about once",
     "AlterClientQuotas.entries.ops": "an entity may have each of four quotas once",
     "UpdateFeatures.feature_updates": "each feature may be named once, and there are six",
-    "ConsumerGroupHeartbeat": "only the first heartbeat has topics, and a group's member that is not known has none",
+    "ConsumerGroupHeartbeat": "only a known member has partitions, and only a joining one a subscription (--state)",
     "ListConfigResources.resource_types": "there are five types of resources, and others are refused",
     "ShareGroupHeartbeat.subscribed_topic_names": "the group is one of another type",
     "AddRaftVoter.listeners": "another cluster is meant",

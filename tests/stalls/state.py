@@ -18,6 +18,8 @@ from ottla.wire.api import APIS
 from ottla.wire.messages import (
     alter_client_quotas,
     alter_user_scram_credentials,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_acls,
     create_topics,
     delete_acls,
@@ -45,6 +47,8 @@ from tests.stalls.sweep import InVirtualTime, Seen, Sweep, run_scaled
 
 HELD: Final = 10_000
 """The number of each, before it is scaled."""
+READERS: Final = 200
+"""The number of members, before it is scaled, of a consumer group that read all topics."""
 LOT: Final = 50
 """So many are made with one request."""
 
@@ -59,6 +63,8 @@ class Large(InVirtualTime):
             for request in self._lots(names[start : start + LOT]):
                 await self._succeed(request)
         await self._share(names)
+        for number in range(READERS // self.scale):
+            await self._succeed(joining(f"reader-{number}", names))
         for name in names:
             await self._succeed(self._commit(name, names[0]), 9)
             await self._succeed(self._commit("wide", name), 9)
@@ -149,6 +155,11 @@ def rule_for(name: str) -> create_acls.AclCreation:
     return create_acls.AclCreation(2, "ruled", 3, "User:u", name, 3, 3)
 
 
+def joining(member: str, topics: list[str]) -> WireStruct:
+    """Returns the first heartbeat of a member of a consumer group."""
+    return consumer_group_heartbeat.ConsumerGroupHeartbeatRequest("read", member, 0, None, None, 60_000, topics, None, None, [])
+
+
 def limit(name: str) -> WireStruct:
     """Returns a request that sets a quota of one client."""
     entity = [alter_client_quotas.RequestEntityData("client-id", name)]
@@ -158,6 +169,7 @@ def limit(name: str) -> WireStruct:
 
 ALL_RULES: Final = delete_acls.DeleteAclsRequest([delete_acls.DeleteAclsFilter(1, None, 1, None, None, 1, 1)])
 QUESTIONS: Final[tuple[WireStruct, ...]] = (
+    consumer_group_describe.ConsumerGroupDescribeRequest(["read"]),
     describe_acls.DescribeAclsRequest(1, None, 1, None, None, 1, 1),
     describe_client_quotas.DescribeClientQuotasRequest([], False),
     describe_log_dirs.DescribeLogDirsRequest(None),
@@ -209,6 +221,7 @@ class StateSweep(Sweep):
         yield "a quota of one client", lambda: broker.ask(limit("one"))
         yield "an access rule", lambda: broker.ask(create_acls.CreateAclsRequest([rule_for("one")]))
         yield "all access rules are removed", lambda: broker.ask(ALL_RULES)
+        yield "a group gets another target", lambda: broker.ask(joining("one", ["held-0"]))
         yield "offsets expire", context.groups.expire
         yield "the offsets of a topic from which all groups read are deleted", lambda: context.groups.topic_deleted("held-0")
         shards = context.groups._shards, context.transaction_coordinator()._shards

@@ -26,10 +26,12 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import ClassVar, TypeVar
 
+from ottla.server.group.classic.member_limits import MOST_NAMES
 from ottla.server.group.classic.members import Member
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group
 from ottla.server.group.kind import Kind
+from ottla.server.group.pending_ids import PendingId
 from ottla.server.group.records import MetadataRecord, group_tombstone
 from ottla.server.group.requests import Client, MemberProtocol
 from ottla.server.group.timers import Timer
@@ -112,11 +114,12 @@ class ClassicGroup(Group):
         self.subscribed_topics: frozenset[str] | None = None
         # Runtime state of a rebalance.
         self.awaited_joins = 0
-        self.pending_joins: dict[str, Timer] = {}  # ids that MEMBER_ID_REQUIRED handed out and that have not joined yet
+        self.pending_joins: dict[str, PendingId] = {}  # ids that were handed out and that have not joined yet
         self.pending_syncs: set[str] = set()
         self.new_member_added = False
         self.join_timer: Timer | None = None
         self.sync_timer: Timer | None = None
+        self.held_bytes = 0  # what all members brought with them
         self._supporters: dict[str, int] = {}  # protocol name -> members that support it
 
     def move(self, state: State, now_ms: int) -> None:
@@ -158,7 +161,7 @@ class ClassicGroup(Group):
         if self.leader is None:
             self.leader = member.member_id
         self.members[member.member_id] = member
-        self._count(member.protocols, 1)
+        self._count(member, 1)
         self.forget_pending_join(member.member_id)
 
     def remove(self, member_id: str) -> Member | None:
@@ -168,7 +171,7 @@ class ClassicGroup(Group):
         member = self.members.pop(member_id, None)
         if member is None:
             return None
-        self._count(member.protocols, -1)
+        self._count(member, -1)
         self.awaited_joins -= member.awaiting_join is not None
         if member.instance_id is not None:
             del self.static_members[member.instance_id]
@@ -187,6 +190,7 @@ class ClassicGroup(Group):
         """Gives a static member that came back a new id, which fences a client that still uses the old one."""
         member = self.members.pop(old_id)
         assert member.instance_id is not None
+        self.held_bytes += len(new_id) - len(old_id)
         member.member_id = new_id
         self.members[new_id] = member
         self.static_members[member.instance_id] = new_id
@@ -200,9 +204,9 @@ class ClassicGroup(Group):
     def update(
         self, member: Member, protocols: Sequence[MemberProtocol], rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
-        self._count(member.protocols, -1)
+        self._count(member, -1)
         member.protocols = protocols
-        self._count(protocols, 1)
+        self._count(member, 1)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
@@ -312,9 +316,12 @@ class ClassicGroup(Group):
             votes[choice] = votes.get(choice, 0) + 1
         return max(votes, key=votes.__getitem__)
 
-    def _count(self, protocols: Sequence[MemberProtocol], by: int) -> None:
-        for name in {protocol.name for protocol in protocols}:
+    def _count(self, member: Member, by: int) -> None:
+        self.held_bytes += by * member.size
+        for name in {protocol.name for protocol in member.protocols}:
             self._supporters[name] = self._supporters.get(name, 0) + by
+            if not self._supporters[name]:
+                del self._supporters[name]
 
     def learn_subscriptions(self) -> None:
         """Finds out which topics the members read, so that their offsets neither expire nor are deleted."""
@@ -324,9 +331,14 @@ class ClassicGroup(Group):
         if not self.members:
             self.subscribed_topics = frozenset()
         elif self.protocol is not None:
+            topics: set[str] = set()
+            left = MOST_NAMES
             try:
-                metadata = [member.metadata(self.protocol) for member in self.members.values()]
-                self.subscribed_topics = frozenset(topic for content in metadata for topic in subscription_topics(content))
+                for member in self.members.values():
+                    named = subscription_topics(member.metadata(self.protocol), left)
+                    left -= len(named)
+                    topics.update(named)
+                self.subscribed_topics = frozenset(topics)
             except (struct.error, ValueError):
                 logger.info("group %s: cannot parse its subscriptions, so all of its offsets are kept", self.group_id)
 
@@ -482,12 +494,21 @@ def _restore_member(metadata: MemberMetadata, protocol: str | None) -> Member:
     )
 
 
-def subscription_topics(metadata: bytes) -> list[str]:
-    """Returns the topics of a ConsumerProtocolSubscription of any version. Raises struct.error or ValueError.
+def topic_count(metadata: bytes) -> int:
+    """Returns how many topics a ConsumerProtocolSubscription has, or says that it has. Raises struct.error."""
+    (count,) = _INT32.unpack_from(metadata, 2)
+    return int(count)
+
+
+def subscription_topics(metadata: bytes, most: int = MOST_NAMES) -> list[str]:
+    """Returns the topics of a ConsumerProtocolSubscription of any version. Raises struct.error or ValueError, also if they are
+    more than `most`.
 
     In all versions it begins with an int16 version and an int32 count, followed by that many strings with int16 lengths.
     """
-    (count,) = _INT32.unpack_from(metadata, 2)
+    count = topic_count(metadata)
+    if count > most:
+        raise ValueError(f"{count} topics are more than {most}")
     position = 6
     topics = []
     for _ in range(count):

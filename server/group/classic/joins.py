@@ -12,6 +12,7 @@ import logging
 
 from ottla.server.base.randomness import random_uuid_text
 from ottla.server.group.classic.group import ClassicGroup, State
+from ottla.server.group.classic.member_limits import size_of
 from ottla.server.group.classic.members import Member
 from ottla.server.group.classic.rebalance import Rebalance
 from ottla.server.group.errors import GroupError
@@ -31,6 +32,10 @@ def _refused(member_id: str, error: ErrorCode) -> Result[JoinAnswer]:
 
 def join(rebalance: Rebalance, group: ClassicGroup, request: Join) -> Result[JoinAnswer]:
     """Lets a client join `group`. The answer is parked until the join phase ends, unless it is known at once."""
+    former = group.members.get(request.member_id or group.static_members.get(request.instance_id or "", ""))
+    others = group.held_bytes - (0 if former is None else former.size)
+    if rebalance.exceeds_limits(others + size_of(request.protocols)):
+        return _refused(request.member_id, ErrorCode.UNKNOWN_SERVER_ERROR)
     if not _has_room(group, request.member_id, rebalance.settings.max_size):
         group.remove(request.member_id)
         rest = rebalance.maybe_complete_join(group)

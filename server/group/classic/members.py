@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ottla.server.group.classic.member_limits import size_of
 from ottla.server.group.requests import Client, MemberProtocol
 from ottla.server.group.timers import Timer
 from ottla.wire.messages.join_group import JoinGroupResponse
@@ -39,6 +40,11 @@ class Member:
     @property
     def is_static(self) -> bool:
         return self.instance_id is not None
+
+    @property
+    def size(self) -> int:
+        """Returns how many bytes the member brought with it, in its ids and protocols."""
+        return size_of(self.protocols) + len(self.member_id) + len(self.instance_id or "")
 
     @property
     def keeps_session(self) -> bool:

@@ -56,6 +56,10 @@ def _stabilize(
         return rebalance.prepare(group, f"the assignments could not be written: {error.name}")
 
     assignments = {member_id: request.assignments.get(member_id, b"") for member_id in group.members}
+    if rebalance.exceeds_limits(sum(map(len, assignments.values()))):  # would take long to encode only to be refused by the log
+        refused = written(ErrorCode.MESSAGE_TOO_LARGE)
+        assert refused is not None
+        return Result(refused.records, future, refused.on_append)
     return Result((group.record(assignments),), future, written)
 
 

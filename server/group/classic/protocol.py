@@ -31,7 +31,7 @@ class ClassicProtocol(GroupProtocol[ClassicGroup]):
 
     def __init__(self, shard: ShardContext) -> None:
         self._shard = shard
-        self._rebalance = Rebalance(shard.clock, shard.settings, shard.random, shard.run_timer)
+        self._rebalance = Rebalance(shard)
 
     # State
 

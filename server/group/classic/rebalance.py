@@ -6,19 +6,19 @@ rebalance ends as soon as all known members have joined again, or when the rebal
 come are removed, static ones stay. Sync phase: members that do not sync within the rebalance timeout are removed, and the next
 rebalance begins. In both, a member stays as long as its session: heartbeats, commits and parked requests keep it alive.
 
-Steps return the records to write (see result.py). Timers have no caller to return them to, so they pass theirs to `run`.
+Steps return the records to write (see result.py). Timers have no caller to return them to, so they pass theirs to the shard's
+`run_timer`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from random import Random
 
-from ottla.server.base.clock import Clock
 from ottla.server.group.classic.group import ClassicGroup, State
+from ottla.server.group.classic.member_limits import are_too_many
 from ottla.server.group.classic.members import Member
-from ottla.server.group.coordinator_config import GroupCoordinatorConfig
+from ottla.server.group.protocol import ShardContext
 from ottla.server.group.result import NOTHING, Result
 from ottla.server.group.timers import Timer
 from ottla.wire.errors import ErrorCode
@@ -29,15 +29,19 @@ logger = logging.getLogger("ottla.server.group")
 
 
 class Rebalance:
-    """The rebalances and timers of one shard's classic groups. `run` is the shard's: it appends and replays a result."""
+    """The rebalances and timers of one shard's classic groups."""
 
-    def __init__(
-        self, clock: Clock, settings: GroupCoordinatorConfig, random: Random, run: Callable[[Result[None]], None]
-    ) -> None:
-        self.clock = clock
-        self.settings = settings
-        self.random = random
-        self._run = run
+    def __init__(self, shard: ShardContext) -> None:
+        self.clock = shard.clock
+        self.settings = shard.settings
+        self.random = shard.random
+        self._cluster = shard.cluster
+        self._pending_ids = shard.pending_ids
+        self._run = shard.run_timer
+
+    def exceeds_limits(self, size: int) -> bool:
+        """Returns whether so many bytes are more than the members of a group may bring, or their assignments have."""
+        return are_too_many(size, self.settings, self._cluster)
 
     # The join phase
 
@@ -186,15 +190,15 @@ class Rebalance:
         return self.after_removal(group, f"the session of {member.member_id} has expired")
 
     def hold_pending(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """Keeps a member id that was handed out until a client joins with it or the time is over."""
+        """Keeps a member id that was handed out until a client joins with it or the time is over, or until there are too many."""
 
         def over() -> Result[None]:
             group.remove(member_id)
             return self._complete_if_all_joined(group)
 
-        timer = Timer(self.clock, lambda: self._run(over()))
-        group.pending_joins[member_id] = timer
-        timer.reset(timeout_ms)
+        pending = self._pending_ids.hold(self.clock, member_id, timeout_ms, lambda: self._run(over()))
+        group.pending_joins[member_id] = pending
+        self._pending_ids.make_room(group.pending_joins)
 
     def drop(self, group: ClassicGroup, member: Member) -> None:
         """Removes a member. Its parked requests are answered so that a client that is still alive joins again."""

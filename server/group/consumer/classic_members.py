@@ -16,7 +16,8 @@ from dataclasses import replace
 from random import Random
 
 from ottla.server.base.randomness import random_uuid
-from ottla.server.group.classic.group import CONSUMER_PROTOCOL_TYPE
+from ottla.server.group.classic.group import CONSUMER_PROTOCOL_TYPE, topic_count
+from ottla.server.group.classic.member_limits import MOST_NAMES
 from ottla.server.group.consumer.departures import become_classic, remove_members
 from ottla.server.group.consumer.embedded import by_topic_id, read_subscription, version_of, write_assignment
 from ottla.server.group.consumer.group import ConsumerGroup
@@ -111,8 +112,11 @@ def _update_member(old: ConsumerMember, request: Join, subscription: ConsumerPro
 
 def _subscription(request: Join) -> ConsumerProtocolSubscription:
     """Returns the subscription of a JoinGroup, which is the same in all its protocols."""
+    metadata = request.protocols[0].metadata
     try:
-        return read_subscription(request.protocols[0].metadata)
+        if topic_count(metadata) <= MOST_NAMES:
+            return read_subscription(metadata)
+        raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"The subscription has more than {MOST_NAMES:,} topics.")
     except MALFORMED as error:
         raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The subscription cannot be read.") from error
 

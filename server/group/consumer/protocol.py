@@ -72,6 +72,7 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
                 services.timeouts.rebalance(group.group_id, member)
 
     def discard(self, group: ConsumerGroup, error: ErrorCode) -> None:
+        self._services.target_jobs.drop(group.group_id)
         self._services.forget_members(group.group_id, group.members)
 
     def postpone_session(self, group: ConsumerGroup, member_id: str, seconds: float) -> None:

@@ -14,6 +14,7 @@ from ottla.server.group.consumer.assignors import ASSIGNORS
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.lookups import RegexLookups
 from ottla.server.group.consumer.migration import Policy
+from ottla.server.group.consumer.targets import TargetJobs
 from ottla.server.group.consumer.timeouts import Timeouts
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import DUE_NOW
@@ -43,6 +44,7 @@ class ConsumerServices:
         self.assignors = {name: ASSIGNORS[name] for name in map(assignor_name, names)}
         self.default_assignor = next(iter(self.assignors))
         self.topics = Topics(shard.cluster, self._refresh_groups)
+        self.target_jobs = TargetJobs(shard.clock, self.topics, shard.run_timer)
         self.topics_version = shard.cluster.highest_offset
         """The version of the metadata that brought the newest topic. Expressions that were looked up before may match
         that topic.

@@ -17,24 +17,17 @@ import enum
 from collections.abc import Callable, Collection
 from typing import NamedTuple, TypeVar
 
+from ottla.server.base.turns import at_once
 from ottla.server.group.consumer import records
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.member import ConsumerMember, MemberState, member_order
 from ottla.server.group.consumer.reconcile import Owned, Situation, reconcile
 from ottla.server.group.consumer.regexes import LEAST_INTERVAL_MS, check_regex, last_lookup_ms, last_version
 from ottla.server.group.consumer.services import ConsumerServices
+from ottla.server.group.consumer.targets import Snapshot, assign
 from ottla.server.group.errors import GroupError
-from ottla.server.group.modern.assignor import (
-    NOTHING_ASSIGNED,
-    Assignment,
-    AssignorError,
-    GroupSpec,
-    MemberSpec,
-    assignment_lookup,
-    is_homogeneous,
-)
+from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment, AssignorError
 from ottla.server.group.modern.epochs import LOOK_AGAIN_MS
-from ottla.server.group.modern.java_order import copied_capacity, hash_order, string_hash
 from ottla.server.group.modern.target import changed_targets
 from ottla.server.group.records import GroupRecord
 from ottla.server.group.result import Result
@@ -73,10 +66,13 @@ class GroupUpdate:
         self.after: list[Callable[[], None]] = []
         self.may_see: Callable[[str], bool] | None = None
         """Returns whether the client that makes the update may see a topic, which counts for patterns; None if it may see all."""
+        self._has_target = False  # whether the records hold a new target
 
     def result(self, response: T, then: Callable[[], Result[None] | None] = lambda: None) -> Result[T]:
         def written(error: ErrorCode) -> Result[None] | None:
             if error is not ErrorCode.NONE:
+                if self._has_target:
+                    self.group.assignment_failed_ms = self.now_ms
                 raise GroupError(error)
             for effect in self.after:
                 effect()
@@ -148,12 +144,39 @@ class GroupUpdate:
             group.refresh_at_ms = self.now_ms + LOOK_AGAIN_MS
 
     def target(self, old: ConsumerMember, new: ConsumerMember, epoch: int) -> Target:
-        """Returns the member's target: the former one if no assignment is due, or if the last one is too recent."""
-        group = self.group
-        interval_ms = self.services.values.number(group.group_id, "consumer.assignment.interval.ms")
-        made_ms = group.assignment_timestamp_ms
+        """Returns the member's target: the former one if no assignment is due, if the last one is too recent, or if it takes so
+        long that it is made in the background (targets.py), once the records are written.
+        """
+        group, services = self.group, self.services
+        former_target = Target(group.assignment_epoch, group.target_of(new.member_id, new.instance_id))
+        interval_ms = services.values.number(group.group_id, "consumer.assignment.interval.ms")
+        made_ms = max(group.assignment_timestamp_ms, group.assignment_failed_ms)
         if group.assignment_epoch >= epoch or (made_ms and self.now_ms < made_ms + interval_ms):
-            return Target(group.assignment_epoch, group.target_of(new.member_id, new.instance_id))
+            return former_target
+        if services.target_jobs.is_running(group.group_id):
+            return former_target
+        name = group.preferred_assignor(old, new)
+        if name not in services.assignors:  # no member asks for one, or the broker no longer has it
+            name = services.default_assignor
+        assignor = services.assignors[name]
+        snapshot = self._snapshot(new, epoch)
+        if not snapshot.is_small(services.topics):
+            self.after.append(lambda: services.target_jobs.start(services.existing(group.group_id), assignor))
+            return former_target
+        try:
+            assigned = at_once(assign(snapshot, services.topics, assignor))
+        except AssignorError as error:
+            message = f"No assignment could be made for epoch {epoch}: {error}"
+            raise GroupError(ErrorCode.UNSUPPORTED_ASSIGNOR, message) from error
+        for member_id, assignment in changed_targets(snapshot.former, assigned, member_order(snapshot.members)).items():
+            self.records.append(records.target(group.group_id, member_id, assignment))
+        self.records.append(records.target_epoch(group.group_id, epoch, self.now_ms))
+        self._has_target = True
+        return Target(epoch, assigned.get(new.member_id, NOTHING_ASSIGNED))
+
+    def _snapshot(self, new: ConsumerMember, epoch: int) -> Snapshot:
+        """Returns the group as it will be with the request's member. One that replaces a static member inherits its target."""
+        group = self.group
         members, former = dict(group.members), dict(group.targets)
         members[new.member_id] = new
         replaced = group.static_member(new.instance_id)
@@ -162,42 +185,7 @@ class GroupUpdate:
             inherited = former.pop(replaced.member_id, None)
             if inherited is not None:
                 former[new.member_id] = inherited
-        assignors = self.services.assignors
-        name = group.preferred_assignor(old, new)
-        if name not in assignors:  # no member asks for one, or the broker no longer has it
-            name = self.services.default_assignor
-        spec = self._spec(members, former)
-        try:
-            assigned = assignors[name](spec)
-        except AssignorError as error:
-            message = f"No assignment could be made for epoch {epoch}: {error}"
-            raise GroupError(ErrorCode.UNSUPPORTED_ASSIGNOR, message) from error
-        for member_id, assignment in changed_targets(former, assigned, spec.members).items():
-            self.records.append(records.target(group.group_id, member_id, assignment))
-        self.records.append(records.target_epoch(group.group_id, epoch, self.now_ms))
-        return Target(epoch, assigned.get(new.member_id, NOTHING_ASSIGNED))
-
-    def _spec(self, members: dict[str, ConsumerMember], former: dict[str, Assignment]) -> GroupSpec:
-        """Returns the group as an assignor gets it. Whether all subscriptions are the same is decided by the names in them, so
-        that topics which do not exist count as well.
-        """
-        group, topics = self.group, self.services.topics
-        names = {member_id: group.topics_of(members[member_id]) for member_id in member_order(members)}
-        regexes = {member.regex for member in members.values() if member.regex}
-        named = any(member.topics for member in members.values())
-        alike = len(regexes) == 1 and not named and all(member.regex for member in members.values())
-        specs = {
-            member_id: MemberSpec(
-                topics.ids(hash_order(sorted(wanted), string_hash, copied_capacity(len(wanted)))),
-                former.get(member_id, NOTHING_ASSIGNED),
-                members[member_id].instance_id,
-                members[member_id].rack_id,
-            )
-            for member_id, wanted in names.items()
-        }
-        counts = topics.partition_counts(topic_id for spec in specs.values() for topic_id in spec.topics)
-        homogeneous = alike if regexes else is_homogeneous(names)
-        return GroupSpec(specs, counts, homogeneous, assignment_lookup(group.targets))
+        return Snapshot(epoch, members, former, group.targets, group.regexes)
 
     def lead(self, member: ConsumerMember, target: Target, *, changed: bool, owned: Owned | None) -> ConsumerMember:
         """Returns the member one step further, and records it. `changed` means that its subscription has just changed.

@@ -2,7 +2,8 @@
 
 A partition is a topic id (16 bytes) and an index. An assignment is `{topic id: partitions}` without empty sets. A GroupSpec has
 the members of the group, in order, and the partitions to assign; an assignor returns an assignment for every member that gets
-one. It changes nothing that it was given, and depends on neither clock nor network: the same GroupSpec leads to the same answer.
+one. It works in steps, since that may take long. It changes nothing that it was given, and depends on neither clock nor network:
+the same GroupSpec leads to the same answer.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+
+from ottla.server.base.turns import Steps
 
 Assignment = Mapping[bytes, frozenset[int]]
 """An assignment: the partitions by topic id, none of them empty. It is never changed once it is made."""
@@ -54,8 +57,8 @@ class GroupSpec:
 
 
 GroupAssignment = dict[str, Assignment]
-Assignor = Callable[[GroupSpec], GroupAssignment]
-"""A function that computes a group's assignment. It raises AssignorError if none can be made."""
+Assignor = Callable[[GroupSpec], Steps[GroupAssignment]]
+"""A function that makes steps which compute a group's assignment. They raise AssignorError if none can be made."""
 
 
 def assignment_lookup(assignments: Mapping[str, Assignment]) -> Callable[[bytes, int], bool]:
@@ -65,12 +68,3 @@ def assignment_lookup(assignments: Mapping[str, Assignment]) -> Callable[[bytes,
         for topic_id, partitions in assignment.items():
             taken.setdefault(topic_id, set()).update(partitions)
     return lambda topic_id, partition: partition in taken.get(topic_id, ())
-
-
-def is_homogeneous(members: Mapping[str, Collection[object]]) -> bool:
-    """Returns whether all members subscribe to the same topics: each topic then has as many subscribers as there are members."""
-    subscribers: dict[object, int] = {}
-    for topics in members.values():
-        for topic in topics:
-            subscribers[topic] = subscribers.get(topic, 0) + 1
-    return all(count == len(members) for count in subscribers.values())

@@ -7,14 +7,18 @@ then at once: a thousand topics that are created together cost one look at the g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Set
 from typing import Final
 
+from ottla.server.base.turns import Steps, in_runs
 from ottla.server.group.cluster import Cluster
+from ottla.server.group.modern.java_order import copied_capacity, hash_order, string_hash
 from ottla.server.group.modern.metadata_hash import group_hash, topic_hash
 
 MANY_CHANGES: Final = 1_000
 """After this many changed topics the affected groups are looked up without waiting for a heartbeat."""
+NAMES_A_STEP: Final = 1_000
+"""The hashes of so many names are computed before others may come first."""
 
 
 class Topics:
@@ -24,12 +28,29 @@ class Topics:
         self._cluster = cluster
         self._on_change = on_change
         self._hashes: dict[str, int] = {}
+        self._name_hashes: dict[str, int] = {}  # as Java computes them
         self._changed: set[str] = set()
 
     def ids(self, names: Iterable[str]) -> list[bytes]:
         """Returns the ids of those topics that exist, in the order of the names."""
         found = (self._cluster.topics.get(name) for name in names)
         return [topic.topic_id for topic in found if topic is not None]
+
+    def ids_in_hash_order(self, names: Collection[str]) -> Steps[list[bytes]]:
+        """Makes steps that return the ids of those topics that exist, in the order in which Kafka iterates over a set of these
+        names, which are distinct."""
+        present = [name for name in names if name in self._cluster.topics]
+        hashes = self._name_hashes
+        for run in in_runs(present, NAMES_A_STEP):
+            hashes.update((name, string_hash(name)) for name in run if name not in hashes)
+            yield None
+        in_order = hash_order(sorted(present), lambda name: hashes[name], copied_capacity(len(names)))
+        return self.ids(in_order)
+
+    def partitions_in(self, names: Iterable[str]) -> int:
+        """Returns how many partitions these topics have together."""
+        found = (self._cluster.topics.get(name) for name in names)
+        return sum(len(topic.partitions) for topic in found if topic is not None)
 
     def partition_counts(self, topic_ids: Iterable[bytes]) -> dict[bytes, int]:
         """Returns the number of partitions of each topic that exists."""
@@ -43,6 +64,7 @@ class Topics:
     def changed(self, name: str) -> None:
         """Notes that the topic has changed."""
         self._hashes.pop(name, None)
+        self._name_hashes.pop(name, None)
         self._changed.add(name)
         if len(self._changed) >= MANY_CHANGES:
             self.report_changes()

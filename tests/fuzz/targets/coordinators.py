@@ -18,6 +18,7 @@ from typing import Any, Final
 from ottla.server.coordination.shard import CoordinatorShard
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
+from ottla.server.group.pending_ids import PendingIds
 from ottla.server.group.records import GroupRecord, InTransaction, OffsetRecord, encode_batch, offset_tombstone
 from ottla.server.group.records import decode as decode_group_record
 from ottla.server.group.shard import GroupShard
@@ -145,7 +146,9 @@ def _check_groups(draw: Draw) -> None:
 
 
 def _group_shard(log: CoordinatorLog, clock: CoordinatorClock) -> GroupShard:
-    return GroupShard(0, 3, lambda batch: log.append(0, batch), clock, GroupCoordinatorConfig(), _cluster(), Random(1))
+    return GroupShard(
+        0, 3, lambda batch: log.append(0, batch), clock, GroupCoordinatorConfig(), _cluster(), Random(1), PendingIds()
+    )
 
 
 def _compare_groups(shard: GroupShard, log: CoordinatorLog) -> None:

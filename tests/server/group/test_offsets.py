@@ -13,6 +13,7 @@ import pytest
 from ottla.server.group import shard as group_shard
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.offsets import Offsets
+from ottla.server.group.pending_ids import PendingIds
 from ottla.server.group.records import OffsetRecord, offset_tombstone
 from ottla.server.group.requests import Commit, Committer
 from ottla.wire.errors import ErrorCode
@@ -145,7 +146,14 @@ class CountedOffsets:
 async def test_deleting_many_topics_looks_at_the_groups_of_each_and_not_at_all_of_them() -> None:
     broker = Broker()
     shard = uncompiled(group_shard).GroupShard(  # a compiled one takes no other offsets than its own
-        0, 0, partial(broker.log.append, 0), broker.clock, GroupCoordinatorConfig(), broker.metadata, broker.random
+        0,
+        0,
+        partial(broker.log.append, 0),
+        broker.clock,
+        GroupCoordinatorConfig(),
+        broker.metadata,
+        broker.random,
+        PendingIds(),
     )
     shard.offsets = counted = CountedOffsets(shard.offsets)
     for group, topic in [*((number, number) for number in range(30)), (1, 0)]:

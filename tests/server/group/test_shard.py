@@ -22,6 +22,7 @@ from ottla.server.group.classic.protocol import ClassicProtocol
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
+from ottla.server.group.pending_ids import PendingIds
 from ottla.server.group.records import InTransaction, OffsetRecord, encode_batch
 from ottla.server.group.requests import Commit, Committer
 from ottla.server.group.result import NOTHING, Result
@@ -58,7 +59,8 @@ class Written:
 
 def made(**settings: Any) -> tuple[GroupShard, Written, CoordinatorClock]:
     written, clock = Written(), CoordinatorClock()
-    shard = GroupShard(3, 0, written.append, clock, GroupCoordinatorConfig(**settings), Broker().metadata, from_seed(1))
+    values = GroupCoordinatorConfig(**settings)
+    shard = GroupShard(3, 0, written.append, clock, values, Broker().metadata, from_seed(1), PendingIds())
     shard.loading = False
     return shard, written, clock
 

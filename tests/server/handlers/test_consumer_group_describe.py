@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import at_once
 from ottla.server.group.classic.group import ClassicGroup
+from ottla.server.handlers import consumer_group_describe
 from ottla.server.security.operations import GROUP_OPERATIONS, UNASKED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, TopicPartitions
@@ -49,6 +52,35 @@ async def test_a_group_and_its_members(version: int) -> None:
     assert (m.client_id, m.client_host, m.subscribed_topic_names, m.subscribed_topic_regex) == ("c", "/127.0.0.1", ["t", "u"], "")
     assert (n.member_id, n.instance_id, n.rack_id) == ("n", "i", None)
     assert [each.member_type for each in (m, n)] == ([1, 1] if version >= 1 else [-1, -1])
+
+
+@in_loop
+async def test_a_group_is_described_member_by_member_as_it_was_at_first() -> None:
+    driver = rebalancing()
+    request = driver.broker.context(1)
+    steps = consumer_group_describe._describe("g", request)
+    next(steps)
+    driver.beat("o")  # another joins, and the target is another one, before the second member is described
+    driver.later()
+    driver.beat("m", 2)
+    driver.beat("n", -1)
+    group: Any = at_once(steps)
+    assert (group.group_epoch, group.assignment_epoch) == (3, 3)
+    assert [each.member_id for each in group.members] == ["m", "n"]
+    assert group.members[1].target_assignment.topic_partitions == [TopicPartitions(T, "t", [0, 1])]
+
+
+@in_loop
+async def test_an_answer_with_many_names_is_promised_so_that_a_thread_encodes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = rebalancing()
+    request = ConsumerGroupDescribeRequest(["g"])
+    for most, promised in ((3, False), (2, True)):
+        monkeypatch.setattr(consumer_group_describe, "NAMES_AT_ONCE", most)
+        answer = consumer_group_describe.handle(request, driver.broker.context(1))
+        assert isinstance(answer, Promise) is promised
+    driver.clock.advance(0)
+    assert isinstance(answer, Promise)
+    assert len(answer.result().groups[0].members) == 2
 
 
 @in_loop

@@ -11,6 +11,7 @@ from ottla.server.share.sessions import PARTITION_BYTES, SessionKey, ShareSessio
 
 REMEMBERED = ("producer_ids",), 7 * PRODUCER_BYTES
 SESSIONS = [(("fetch_sessions",), 4000), (("share_sessions",), 3 * PARTITION_BYTES)]
+PENDING = ("pending_member_ids",), 19
 
 
 class Producers(list[int]):
@@ -19,7 +20,7 @@ class Producers(list[int]):
     forgotten = 11
 
 
-def rows(listeners: int, shares: Any = None) -> dict[str, list[tuple[tuple[str, ...], float]]]:
+def rows(listeners: int, shares: Any = None, groups: Any = None) -> dict[str, list[tuple[tuple[str, ...], float]]]:
     memory = SimpleNamespace(held=500, waits=7, evictions=2)
     listener = SimpleNamespace(context=SimpleNamespace(memory=memory))
     logs = {("t", index): SimpleNamespace(producers=Producers(range(count))) for index, count in enumerate((3, 4))}
@@ -29,6 +30,7 @@ def rows(listeners: int, shares: Any = None) -> dict[str, list[tuple[tuple[str, 
         context=SimpleNamespace(
             fetch_sessions=SimpleNamespace(held_bytes=4000, partition_count=10),
             existing_share_partitions=shares,
+            existing_groups=groups,
             config=SimpleNamespace(values={"ottla.client.memory.bytes": 9000}),
             refused_requests=13,
             long_answers=SimpleNamespace(refused=17),
@@ -40,8 +42,9 @@ def rows(listeners: int, shares: Any = None) -> dict[str, list[tuple[tuple[str, 
 def test_all_listeners_share_one_account() -> None:
     sessions = ShareSessions()
     sessions.open(SessionKey("g", "m"), dict.fromkeys(((b"t" * 16, index) for index in range(3)), "t"), object(), 9)
-    assert rows(2, SimpleNamespace(sessions=sessions)) == {
-        "ottla_client_memory_bytes": [(("connections",), 500), *SESSIONS, REMEMBERED],
+    groups = SimpleNamespace(pending_ids=SimpleNamespace(held_bytes=19, forgotten=23))
+    assert rows(2, SimpleNamespace(sessions=sessions), groups) == {
+        "ottla_client_memory_bytes": [(("connections",), 500), *SESSIONS, PENDING, REMEMBERED],
         "ottla_client_memory_limit_bytes": [((), 9000)],
         "ottla_client_memory_waits_total": [((), 7)],
         "ottla_client_memory_closed_connections_total": [((), 2)],
@@ -52,10 +55,11 @@ def test_all_listeners_share_one_account() -> None:
         "kafka_server_sharesessioncache_sharepartitionscount": [((), 3)],
         "kafka_server_sharesessioncache_sharesessionevictions_total": [((), 0)],
         "ottla_log_forgotten_producer_ids": [((), 22)],
+        "ottla_group_forgotten_member_ids_total": [((), 23)],
     }
 
 
 def test_before_the_listeners_are_open_there_is_none() -> None:
     found = rows(0)
-    assert found["ottla_client_memory_bytes"] == [SESSIONS[0], (("share_sessions",), 0), REMEMBERED]
+    assert found["ottla_client_memory_bytes"] == [SESSIONS[0], (("share_sessions",), 0), (("pending_member_ids",), 0), REMEMBERED]
     assert found["ottla_client_memory_waits_total"] == found["ottla_client_memory_closed_connections_total"] == []

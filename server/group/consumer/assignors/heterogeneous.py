@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.server.base.turns import Steps
 from ottla.server.group.modern.assignor import GroupAssignment, GroupSpec
 from ottla.server.group.modern.java_order import uuid_key
 
@@ -23,15 +24,18 @@ MOST_ROUNDS: Final = 16
 _NOBODY: Final = -1
 
 
-def assign(group: GroupSpec) -> GroupAssignment:
-    """Computes the assignment (see the module's docstring). Raises AssignorError for topics that do not exist."""
+def assign(group: GroupSpec) -> Steps[GroupAssignment]:
+    """Makes steps that compute the assignment (see the module's docstring). They raise AssignorError for topics that do not
+    exist.
+    """
     builder = _Builder(group)
+    yield from builder.subscribe()
     if not builder.subscribers:
         return {}
-    builder.keep()
-    builder.hand_out()
-    builder.balance()
-    return builder.result()
+    yield from builder.keep()
+    yield from builder.hand_out()
+    yield from builder.balance()
+    return (yield from builder.result())
 
 
 class _Builder:
@@ -44,13 +48,17 @@ class _Builder:
         self._member_ids = list(group.members)
         self._sizes = [0] * len(self._member_ids)
         self.subscribers: dict[bytes, list[int]] = {}
+        self._owners: dict[bytes, list[int]] = {}
+
+    def subscribe(self) -> Steps[None]:
+        group = self._group
         for number, member in enumerate(group.members.values()):
             for topic_id in member.topics:
-                group.partitions_of(topic_id)
                 self.subscribers.setdefault(topic_id, []).append(number)
+            yield None
         self._owners = {topic_id: [_NOBODY] * group.partitions_of(topic_id) for topic_id in self.subscribers}
 
-    def keep(self) -> None:
+    def keep(self) -> Steps[None]:
         for number, member in enumerate(self._group.members.values()):
             wanted = frozenset(member.topics)
             for topic_id, partitions in member.assignment.items():
@@ -58,8 +66,9 @@ class _Builder:
                     self._sizes[number] += len(partitions)
                     for index in partitions:
                         self._owners[topic_id][index] = number
+            yield None
 
-    def hand_out(self) -> None:
+    def hand_out(self) -> Steps[None]:
         free = {
             topic_id: indexes
             for topic_id, owners in self._owners.items()
@@ -69,8 +78,9 @@ class _Builder:
             scale = _Scale(self.subscribers[topic_id], self._sizes)
             for index in free[topic_id]:
                 self._give(topic_id, index, scale.next_least())
+            yield None
 
-    def balance(self) -> None:
+    def balance(self) -> Steps[None]:
         topics = sorted((topic for topic, members in self.subscribers.items() if len(members) > 1), key=self._rank)
         last_moved = _NOBODY
         for _ in range(MOST_ROUNDS):
@@ -79,17 +89,20 @@ class _Builder:
                     return  # a whole round has moved nothing else
                 if self._balance_topic(topic_id) or last_moved == _NOBODY:
                     last_moved = position
+                yield None
 
-    def result(self) -> GroupAssignment:
+    def result(self) -> Steps[GroupAssignment]:
         sets: list[dict[bytes, set[int]]] = [{} for _ in self._member_ids]
         for topic_id, owners in self._owners.items():
             for index, owner in enumerate(owners):
                 if owner != _NOBODY:
                     sets[owner].setdefault(topic_id, set()).add(index)
-        return {
-            member_id: {topic_id: frozenset(indexes) for topic_id, indexes in held.items()}
-            for member_id, held in zip(self._member_ids, sets, strict=True)
-        }
+            yield None
+        target: GroupAssignment = {}
+        for member_id, held in zip(self._member_ids, sets, strict=True):
+            target[member_id] = {topic_id: frozenset(indexes) for topic_id, indexes in held.items()}
+            yield None
+        return target
 
     def _rank(self, topic_id: bytes) -> tuple[float, int, tuple[int, int]]:
         """Returns a key that sorts by most partitions per subscriber, then by fewest subscribers, then by topic id."""

@@ -7,6 +7,7 @@ It is not sticky: the last assignment plays no part.
 
 from __future__ import annotations
 
+from ottla.server.base.turns import Steps
 from ottla.server.group.modern.assignor import Assignment, GroupAssignment, GroupSpec, MemberSpec
 from ottla.server.group.modern.java_order import string_key
 
@@ -27,15 +28,23 @@ class _Runs:
         return frozenset(range(start, self._next))
 
 
-def assign(group: GroupSpec) -> GroupAssignment:
-    """Computes the assignment (see the module's docstring). Raises AssignorError for topics that do not exist."""
+def assign(group: GroupSpec) -> Steps[GroupAssignment]:
+    """Makes steps that compute the assignment (see the module's docstring). They raise AssignorError for topics that do not
+    exist.
+    """
     ordered = sorted(group.members.items(), key=_rank)
     subscribers: dict[bytes, int] = {}
     for _, member in ordered:
         for topic_id in member.topics:
             subscribers[topic_id] = subscribers.get(topic_id, 0) + 1
+        yield None
     runs = {topic_id: _Runs(group.partitions_of(topic_id), count) for topic_id, count in subscribers.items()}
-    return {member_id: _take(member, runs) for member_id, member in ordered}
+    yield None
+    target: GroupAssignment = {}
+    for member_id, member in ordered:
+        target[member_id] = _take(member, runs)
+        yield None
+    return target
 
 
 def _rank(member: tuple[str, MemberSpec]) -> tuple[bool, bytes]:

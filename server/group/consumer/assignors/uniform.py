@@ -9,6 +9,7 @@ groups. Racks play no part in Kafka 4.4.
 
 from __future__ import annotations
 
+from ottla.server.base.turns import Steps
 from ottla.server.group.consumer.assignors import heterogeneous
 from ottla.server.group.modern.assignor import Assignment, AssignorError, GroupAssignment, GroupSpec
 from ottla.server.group.modern.java_order import copied_capacity, hash_order, partition_order, uuid_hash
@@ -16,20 +17,26 @@ from ottla.server.group.modern.java_order import copied_capacity, hash_order, pa
 _Partition = tuple[bytes, int]
 
 
-def assign(group: GroupSpec) -> GroupAssignment:
-    """Computes the assignment (see the module's docstring). Raises AssignorError for topics that do not exist."""
+def assign(group: GroupSpec) -> Steps[GroupAssignment]:
+    """Makes steps that compute the assignment (see the module's docstring). They raise AssignorError for topics that do not
+    exist.
+    """
     if not group.members:
         return {}
-    return _assign_alike(group) if group.homogeneous else heterogeneous.assign(group)
+    return (yield from _assign_alike(group) if group.homogeneous else heterogeneous.assign(group))
 
 
-def _assign_alike(group: GroupSpec) -> GroupAssignment:
+def _assign_alike(group: GroupSpec) -> Steps[GroupAssignment]:
     wanted = next(iter(group.members.values())).topics
     topics = hash_order(wanted, uuid_hash, copied_capacity(len(wanted)))
     if not topics:
         return {}
     counts = {topic_id: group.partitions_of(topic_id) for topic_id in topics}
-    free = [(topic, index) for topic, count in counts.items() for index in range(count) if not group.is_assigned(topic, index)]
+    yield None
+    free: list[_Partition] = []
+    for topic, count in counts.items():
+        free += [(topic, index) for index in range(count) if not group.is_assigned(topic, index)]
+        yield None
     quota, extras = divmod(sum(counts.values()), len(group.members))
     target: GroupAssignment = {}
     room: dict[str, int] = {}
@@ -42,7 +49,8 @@ def _assign_alike(group: GroupSpec) -> GroupAssignment:
         target[member_id] = kept
         if left:
             room[member_id] = left
-    _hand_out(free, room, target)
+        yield None
+    yield from _hand_out(free, room, target)
     return target
 
 
@@ -65,7 +73,7 @@ def _keep(assignment: Assignment, wanted: dict[bytes, int], quota: int, free: li
     return kept, quota
 
 
-def _hand_out(free: list[_Partition], room: dict[str, int], target: GroupAssignment) -> None:
+def _hand_out(free: list[_Partition], room: dict[str, int], target: GroupAssignment) -> Steps[None]:
     handed_out = 0
     for member_id, left in room.items():
         added: dict[bytes, set[int]] = {}
@@ -75,5 +83,6 @@ def _hand_out(free: list[_Partition], room: dict[str, int], target: GroupAssignm
         if added:
             kept = target[member_id]
             target[member_id] = {**kept, **{topic: kept.get(topic, frozenset()) | more for topic, more in added.items()}}
+        yield None
     if handed_out < len(free):
         raise AssignorError("partitions were left over")  # the last target assigned a partition to two members

@@ -9,8 +9,9 @@ import random
 from collections.abc import Mapping
 from pathlib import Path
 
+from ottla.server.base.turns import at_once
 from ottla.server.group.consumer.assignors import ASSIGNORS
-from ottla.server.group.modern.assignor import Assignment, AssignorError, GroupSpec, MemberSpec, assignment_lookup, is_homogeneous
+from ottla.server.group.modern.assignor import Assignment, AssignorError, GroupSpec, MemberSpec, assignment_lookup
 from ottla.server.group.modern.java_order import hash_order, string_hash
 from tests.java_oracle import asked
 
@@ -34,7 +35,7 @@ def random_group(rng: random.Random) -> Case:
         )
         for member_id in hash_order(sorted(ids), string_hash)
     }
-    group = GroupSpec(specs, topics, is_homogeneous(subscriptions), assignment_lookup(held))
+    group = GroupSpec(specs, topics, len(set(map(frozenset, subscriptions.values()))) <= 1, assignment_lookup(held))
     return rng.choice(["uniform", "range"]), group
 
 
@@ -68,7 +69,7 @@ def question(case: Case) -> str:
 def answer(case: Case) -> list[str]:
     name, group = case
     try:
-        assigned = ASSIGNORS[name](group)
+        assigned = at_once(ASSIGNORS[name](group))
     except AssignorError:
         return ["error"]
     return [*(f"{member_id} {text_of(assigned[member_id])}" for member_id in sorted(assigned)), "."]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.log.errors import StorageError
+from ottla.server.base.turns import Steps
 from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.consumer import records
 from ottla.server.group.consumer.group import ConsumerGroup
@@ -38,8 +39,9 @@ class Spy:
         self.given: GroupAssignment = dict(given)
         self.shown: list[GroupSpec] = []
 
-    def __call__(self, spec: GroupSpec) -> GroupAssignment:
+    def __call__(self, spec: GroupSpec) -> Steps[GroupAssignment]:
         self.shown.append(spec)
+        yield None
         return self.given
 
     @property
@@ -384,10 +386,26 @@ def test_the_assignor_is_the_one_that_most_ask_for_or_the_brokers_first() -> Non
     assert (len(uniform.shown), len(spy.shown)) == (2, 1)
 
 
+def test_a_target_that_cannot_be_written_is_not_tried_again_before_the_interval_is_over() -> None:
+    rig, spy = Rig(), Spy()
+    rig.services.assignors["uniform"] = spy
+    update = rig.update(M)
+    update.target(M, M, EPOCH + 1)
+    rig.broker.log.fail = StorageError("gone")
+    with pytest.raises(GroupError):
+        run(update)
+    rig.broker.log.fail = None
+    for seconds, made in ((0, 1), (0.999, 1), (0.001, 2)):
+        rig.clock.advance(seconds)
+        GroupUpdate(rig.services, update.group).target(M, M, EPOCH + 1)
+        assert len(spy.shown) == made
+
+
 def test_an_assignor_that_fails_is_named_with_its_reason() -> None:
     rig = Rig()
 
-    def fails(spec: GroupSpec) -> GroupAssignment:
+    def fails(spec: GroupSpec) -> Steps[GroupAssignment]:
+        yield None
         raise AssignorError("there are too many")
 
     rig.services.assignors["uniform"] = fails

@@ -12,7 +12,7 @@ import random
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.server.group.modern.assignor import Assignment, GroupAssignment, GroupSpec, MemberSpec, is_homogeneous
+from ottla.server.group.modern.assignor import Assignment, GroupAssignment, GroupSpec, MemberSpec
 from ottla.server.group.modern.java_order import hash_order, string_hash
 from ottla.server.group.share.assignor import assign
 from tests.java_oracle import asked
@@ -59,7 +59,9 @@ class Life:
                 self.wanted[member] = self.some_topics()
         ids = hash_order(sorted(self.wanted), string_hash)  # the order in which the oracle hears of them
         specs = {each: MemberSpec(self.wanted[each], self.given.get(each, {})) for each in ids}
-        spec = GroupSpec(specs, dict(self.topics), is_homogeneous(self.wanted), lambda topic, index: False)
+        spec = GroupSpec(
+            specs, dict(self.topics), len(set(map(frozenset, self.wanted.values()))) <= 1, lambda topic, index: False
+        )
         case = Case(spec, dict(self.ready))
         self.given = {member: dict(sorted(found.items())) for member, found in assign(*case).items()}  # likewise
         return case

@@ -1,0 +1,68 @@
+"""Attacks of the stall bench by members of groups: ids that nobody joins with, subscriptions, and metadata."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from compat_tests.wire import Connection
+from ottla.wire.messages import consumer_group_describe, consumer_group_heartbeat, find_coordinator, join_group
+from scripts.bench.stall_attacks import SETTLE_S, Attack, created, framed, pipelined
+
+TOPICS: Final = 2_000
+MEMBERS: Final = 200
+IDS: Final = 100_000
+LARGE: Final = 95_000_000
+INTERVAL_S: Final = 1.2
+"""A little more than the time between two assignments of a group, `group.consumer.assignment.interval.ms`."""
+
+
+def coordinated(connection: Connection) -> None:
+    """Waits until the broker coordinates groups."""
+    end = time.monotonic() + SETTLE_S
+    while True:
+        answer = connection.call(find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4, SETTLE_S)
+        if not answer.coordinators[0].error_code:
+            return
+        assert time.monotonic() < end, answer
+        time.sleep(0.1)
+
+
+def joining(member: str) -> consumer_group_heartbeat.ConsumerGroupHeartbeatRequest:
+    names = [f"many-{number}" for number in range(TOPICS)]
+    return consumer_group_heartbeat.ConsumerGroupHeartbeatRequest("g", member, 0, None, None, 60_000, names, None, None, [])
+
+
+def joined(connection: Connection) -> None:
+    """Makes a group whose members all read the same topics, and lets the interval until the next assignment pass."""
+    created(TOPICS)(connection)
+    coordinated(connection)
+    for number in range(MEMBERS):
+        answer = connection.call(joining(f"m{number}"), 1, SETTLE_S)
+        assert not answer.error_code, answer
+    time.sleep(INTERVAL_S)
+
+
+def classic_join(size: int) -> join_group.JoinGroupRequest:
+    protocols = [join_group.JoinGroupRequestProtocol("range", b"\0" * size)]
+    return join_group.JoinGroupRequest("g", 1_800_000, 60_000, "", None, "consumer", protocols)
+
+
+def group_attacks() -> list[Attack]:
+    held = f"a consumer group of {MEMBERS} members with {TOPICS:,} topics"
+    described = consumer_group_describe.ConsumerGroupDescribeRequest(["g"], False)
+    in_group: list[tuple[str, Callable[[], Any]]] = [
+        (f"ConsumerGroupDescribe of {MEMBERS} members with {TOPICS:,} topics", lambda: described),
+        (f"ConsumerGroupHeartbeat that joins {MEMBERS} members with {TOPICS:,} topics", partial(joining, "one-more")),
+    ]
+    return [
+        *(Attack(name, pipelined(request, 1), joined, held=held) for name, request in in_group),
+        Attack(
+            f"JoinGroup {IDS:,} times, without joining",
+            lambda _: iter([framed(classic_join(0), 5)] * IDS),
+            coordinated,
+        ),
+        Attack("JoinGroup with 95 MB of metadata", pipelined(partial(classic_join, LARGE), 3), coordinated),
+    ]
