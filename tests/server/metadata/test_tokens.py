@@ -178,7 +178,12 @@ def test_an_hmac_is_made_once_and_others_come_between_two(monkeypatch: pytest.Mo
     made = [rig.create() for _ in range(20)]
     asked: list[str] = []
     hmac_of = tokens.hmac_of
-    monkeypatch.setattr(tokens, "hmac_of", lambda token_id, key: asked.append(token_id) or hmac_of(token_id, key))
+
+    def counted(token_id: str, secret_key: Secret) -> bytes:
+        asked.append(token_id)
+        return hmac_of(token_id, secret_key)
+
+    monkeypatch.setattr(tokens, "hmac_of", counted)
     hmacs = tokens.TokenHmacs()
     for steps, _ in enumerate(hmacs.catch_up(rig.image, rig.settings)):
         assert len(asked) == steps
