@@ -23,6 +23,8 @@ WIDE: Final = 9_900
 NARROW: Final = 1_000
 """Topics of one partition."""
 HEARTBEATS: Final = 10
+EPOCH: Final = 2
+"""That of a group's first assignment."""
 TRANSACTION: Final = 1
 GROUP: Final = 0
 
@@ -51,13 +53,20 @@ def _begun(connection: Connection) -> Iterator[bytes]:
     yield framed(end_txn.EndTxnRequest("t", *producer, True), 3)
 
 
-def _topics(connection: Connection) -> None:
+def _member(connection: Connection) -> None:
+    """Makes topics, and a member that has all tasks of its group."""
     for start in range(0, NARROW, 500):
         topics = [create_topics.CreatableTopic(f"n{number}", 1, 1, [], []) for number in range(start, start + 500)]
         answer = connection.call(create_topics.CreateTopicsRequest(topics, 60_000), 7, SETTLE_S)
         assert not any(each.error_code for each in answer.topics), answer
     create("wide", WIDE)(connection)
     _await_coordinator(connection, GROUP, "g")
+    while (answer := connection.call(_heartbeat(0), 0, SETTLE_S)).error_code:
+        """The coordinator is loading."""
+    while not answer.active_tasks:
+        time.sleep(0.2)  # the first assignment waits for more members
+        answer = connection.call(_heartbeat(answer.member_epoch), 0, SETTLE_S)
+    assert (answer.error_code, answer.member_epoch) == (0, EPOCH), answer
 
 
 def _heartbeat(epoch: int) -> streams_group_heartbeat.StreamsGroupHeartbeatRequest:
@@ -80,16 +89,9 @@ def _heartbeat(epoch: int) -> streams_group_heartbeat.StreamsGroupHeartbeatReque
     )
 
 
-def _joined(connection: Connection) -> Iterator[bytes]:
-    """Yields heartbeats of a member that has all tasks."""
-    while (answer := connection.call(_heartbeat(0), 0, SETTLE_S)).error_code:
-        """The coordinator is loading."""
-    while not answer.active_tasks:
-        time.sleep(0.2)  # the first assignment waits for more members
-        answer = connection.call(_heartbeat(answer.member_epoch), 0, SETTLE_S)
-        assert answer.error_code == 0, answer
+def _heartbeats(connection: Connection) -> Iterator[bytes]:
     for _ in range(HEARTBEATS):
-        yield framed(_heartbeat(answer.member_epoch), 0)
+        yield framed(_heartbeat(EPOCH), 0)
 
 
 def member_attacks() -> list[Attack]:
@@ -98,8 +100,8 @@ def member_attacks() -> list[Attack]:
         Attack(f"EndTxn of {WIDE:,} partitions", _begun, create("wide", WIDE), uses_up=True),
         Attack(
             f"StreamsGroupHeartbeat with {NARROW + 1:,} topics and {WIDE:,} tasks, {HEARTBEATS} times",
-            _joined,
-            _topics,
+            _heartbeats,
+            _member,
             uses_up=True,
         ),
     ]
