@@ -365,7 +365,7 @@ def test_what_no_step_foresees_is_reported() -> None:
     rig = Rig()
     with slow(rig.clock):
         _, marked = rig.shard.end(rig.decided(T0))
-        rig.shard._write_marker = lambda topic, partition, marker: int("")  # type: ignore[assignment]
+        rig.shard._write_marker = lambda topic, partition, marker: ErrorCode(int(""))
         with pytest.raises(ValueError, match="invalid literal"):
             rig.clock.next_round()
     assert marked is not None
