@@ -98,7 +98,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/group/share/group.py": "tests/server/group/share/test_protocol.py",
     "server/group/share/member.py": "tests/server/group/share/test_protocol.py",
     "server/group/share/records.py": "tests/server/group/share/test_protocol.py",
-    "server/group/streams/answers.py": "tests/server/group/streams/test_protocol.py",
     "server/group/streams/group.py": "tests/server/group/streams/test_protocol.py",
     "server/group/streams/member.py": "tests/server/group/streams/test_reconcile.py",
     "server/group/streams/streams_group_config.py": "tests/server/group/streams/test_protocol.py",

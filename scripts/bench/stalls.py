@@ -3,11 +3,10 @@ Kafka.
 
     python -m scripts.bench.stalls [--brokers ottla,kafka] [--attacks substring] [--docs]
 
-Attacks that need the same things to be there meet one broker, one after the other (stall_attacks.py, stall_rules.py,
-stall_states.py, stall_patterns.py), and the next one a fresh broker if an attack was not answered. While it runs, a neighbour
-asks ApiVersions every two milliseconds (stall_neighbour.py); its longest wait, the attack's own time and the broker's peak of
-memory above what it had before make one row. A broker that closes the stranger's connection, or refuses, has answered, too: the
-row says what happened.
+Attacks that need the same things to be there meet one broker, one after the other (stall_*.py), and the next one a fresh broker if
+an attack was not answered. While it runs, a neighbour asks ApiVersions every two milliseconds (stall_neighbour.py); its longest
+wait, the attack's own time and the broker's peak of memory above what it had before make one row. A broker that closes the
+stranger's connection, or refuses, has answered, too: the row says what happened.
 
 With --docs the rows go into docs/stalls.json, where they replace older ones of the same name, and docs/stalls.md is written from
 that (stall_page.py). Not for CI, where tests/stalls/ counts the work of a turn instead. Takes about twenty minutes.
@@ -35,6 +34,9 @@ from compat_tests.wire import Connection as WireConnection
 from scripts.bench.compare import BROKERS
 from scripts.bench.stall_attacks import Attack, attacks
 from scripts.bench.stall_groups import group_attacks
+from scripts.bench.stall_fetches import fetch_attacks
+from scripts.bench.stall_groups import group_attacks
+from scripts.bench.stall_members import member_attacks
 from scripts.bench.stall_neighbour import Neighbour
 from scripts.bench.stall_page import Seen, add_rows
 from scripts.bench.stall_patterns import pattern_attacks
@@ -42,6 +44,17 @@ from scripts.bench.stall_rules import rule_attacks
 from scripts.bench.stall_shares import share_attacks
 from scripts.bench.stall_states import state_attacks
 
+ATTACKS = (
+    attacks,
+    rule_attacks,
+    pattern_attacks,
+    fetch_attacks,
+    group_attacks,
+    member_attacks,
+    share_attacks,
+    state_attacks,
+)
+"""The functions that return attacks, in the order in which these are made."""
 ANNOUNCED = 100_000_000
 """The size of a frame that is never finished."""
 MOST_S = 60.0
@@ -169,7 +182,7 @@ class Bench:
 def _measure_all(kind: str, directories: Path, wanted: str, *, add: bool) -> None:
     """Measures the attacks whose names contain `wanted`, and adds their rows to the docs if asked to."""
     bench = Bench(kind, directories)
-    for attack in (*attacks(), *rule_attacks(), *state_attacks(), *pattern_attacks()):
+    for attack in (attack for some in ATTACKS for attack in some()):
         if wanted not in attack.name:
             continue
         try:

@@ -13,6 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.log.config_def import Secret
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.metadata.tokens import hmac_of, principal_of, settings_of, tokens
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -38,22 +40,30 @@ TRAITS = Traits(
 )
 
 
-def handle(body: DescribeDelegationTokenRequest, request: Request) -> DescribeDelegationTokenResponse:
+def handle(
+    body: DescribeDelegationTokenRequest, request: Request
+) -> DescribeDelegationTokenResponse | Promise[DescribeDelegationTokenResponse]:
     if not may_ask(request.broker.config.all_listeners, request.session):
         return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     secret_key = settings_of(request.broker.config.values).secret_key
     if secret_key is None:
         return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    return take_steps(_describe(body, request, secret_key), request.broker.clock)
+
+
+def _describe(
+    body: DescribeDelegationTokenRequest, request: Request, secret_key: Secret
+) -> Steps[DescribeDelegationTokenResponse]:
     owners = None
     if body.owners is not None:
         owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in body.owners}
     ask, principal = request.ask(), request.session.principal
-    found = [
-        token
-        for token in tokens(request.broker.metadata)
-        if is_wanted(token, owners) and (ask is None or _may_see(token, principal, ask))
-    ]
-    return DescribeDelegationTokenResponse(tokens=[_described(token, secret_key) for token in found])
+    found = []
+    for token in list(tokens(request.broker.metadata)):
+        yield None
+        if is_wanted(token, owners) and (ask is None or _may_see(token, principal, ask)):
+            found.append(_described(token, secret_key))
+    return DescribeDelegationTokenResponse(tokens=found)
 
 
 def _may_see(token: DelegationTokenRecord, principal: str, ask: Ask) -> bool:

@@ -1,7 +1,8 @@
 """EndTxn v0-5 commits or aborts a producer's transaction (KIP-98, KIP-890).
 
 - When the answer goes out, the decision is in the log, and the markers are in the partitions that could take them; the others
-  follow.
+  follow. They are written in turns, for a transaction may have thousands of partitions. With more replicas than one the answer
+  goes out once the decision is replicated, as in Apache Kafka, and all markers follow.
 - v5 is transactions version 2: the answer has the producer's next epoch, or its next id with epoch 0, and an abort needs no
   transaction.
 - Ending a transaction a second time in the same way, because the first answer was lost, succeeds.

@@ -23,7 +23,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.log.errors import StorageError
+from ottla.server.base.answers import wait_for
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.requests import Client
@@ -64,6 +66,9 @@ async def handle(body: StreamsGroupHeartbeatRequest, request: Request) -> Stream
             client = Client(request.client_id or "", f"/{request.session.client_host}")
             answer = protocol.group_heartbeat(body, client, request.api_version)
             response, missing = answer.response, answer.missing
+            if answer.endpoints is not None:
+                endpoints = wait_for(take_steps(answer.endpoints, request.broker.clock))
+                response.partitions_by_user_endpoint = await endpoints
     except GroupError as error:
         return _refusal(error.code, error.message)
     answered = shard.answer_or(response, _refusal)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ottla.server.metadata.metadata_log import MetadataLog
     from ottla.server.metadata.operation import Caller, InParts, Planning
     from ottla.server.metadata.quorum import Voter
+    from ottla.server.metadata.tokens import TokenHmacs, TokenSettings
     from ottla.server.metadata.topics import Creation
     from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
     from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
@@ -107,6 +108,7 @@ class StandaloneController(Controller):
         self._network = network
         self._wanted: dict[str, None] = {}  # topics to create in the background, in the order asked for
         self._in_creation: dict[str, None] = {}  # those of them that are being created
+        self._hmacs: TokenHmacs | None = None
         self._planning = asyncio.Lock()  # held by the operation that is carried out in turns
 
     def commit(self, records: Sequence[WireStruct]) -> None:
@@ -306,16 +308,28 @@ class StandaloneController(Controller):
     async def renew_delegation_token(self, request: RenewDelegationTokenRequest, caller: Caller) -> RenewDelegationTokenResponse:
         from ottla.server.metadata import tokens
 
-        settings, now_ms = tokens.settings_of(self._settings.broker_values), self._clock.now_ms()
-        return self._carry_out(tokens.renew(self.image, settings, now_ms, tokens.principal_of(caller.principal), request))
+        hmacs, settings = await self._token_hmacs()
+        principal = tokens.principal_of(caller.principal)
+        return self._carry_out(tokens.renew(self.image, hmacs, settings, self._clock.now_ms(), principal, request))
 
     async def expire_delegation_token(
         self, request: ExpireDelegationTokenRequest, caller: Caller
     ) -> ExpireDelegationTokenResponse:
         from ottla.server.metadata import tokens
 
-        settings, now_ms = tokens.settings_of(self._settings.broker_values), self._clock.now_ms()
-        return self._carry_out(tokens.expire(self.image, settings, now_ms, tokens.principal_of(caller.principal), request))
+        hmacs, settings = await self._token_hmacs()
+        principal = tokens.principal_of(caller.principal)
+        return self._carry_out(tokens.expire(self.image, hmacs, settings, self._clock.now_ms(), principal, request))
+
+    async def _token_hmacs(self) -> tuple[TokenHmacs, TokenSettings]:
+        """Returns the HMACs of all tokens, which take turns if many tokens are new, and the settings of tokens."""
+        from ottla.server.metadata import tokens
+
+        settings = tokens.settings_of(self._settings.broker_values)
+        if self._hmacs is None:
+            self._hmacs = tokens.TokenHmacs()
+        await wait_for(take_steps(self._hmacs.catch_up(self.image, settings), self._clock))
+        return self._hmacs, settings
 
     def expire_tokens(self) -> None:
         """Removes the delegation tokens whose time is over. Raises StorageError."""

@@ -12,10 +12,11 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterator, Mapping
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from ottla.log.config_def import LONG_MAX, Secret
 from ottla.server.base.randomness import random_uuid
+from ottla.server.base.turns import Steps
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import Outcome, Refused
 from ottla.wire.errors import ErrorCode
@@ -27,6 +28,8 @@ from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenReque
 from ottla.wire.primitives import WireStruct, uuid_to_text
 
 USER: Final = "User"
+_KIND: Final = "token"
+"""The image keeps tokens by this and their ids."""
 SINCE: Final = 14
 """metadata.version 3.6-IV2, the first that can hold tokens."""
 
@@ -72,12 +75,35 @@ def hmac_of(token_id: str, secret_key: Secret) -> bytes:
     return hmac.digest(secret_key.reveal().encode(), token_id.encode(), "sha512")
 
 
-def token_for(image: MetadataImage, secret_key: Secret, shown: bytes) -> DelegationTokenRecord | None:
-    """Returns the token to which this HMAC belongs, None if there is none."""
-    for token in tokens(image):
-        if hmac.compare_digest(hmac_of(token.token_id, secret_key), shown):
-            return token
-    return None
+class TokenHmacs:
+    """The HMACs of all tokens, so that a request that shows one finds its token by a single look. An HMAC is made once: neither a
+    token's id nor the broker's secret key changes.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[bytes, str] = {}
+        self._hmacs: dict[str, bytes] = {}
+
+    def catch_up(self, image: MetadataImage, settings: TokenSettings) -> Steps[None]:
+        """Makes steps that add what tokens are new, and drop those that are gone. A token that comes meanwhile is found only
+        after the next time; its holder does not know it yet.
+        """
+        if settings.secret_key is None:
+            return
+        live = [key[1] for key in image.kept if key[0] == _KIND]
+        new = [cast(str, each) for each in live if each not in self._hmacs]
+        if len(self._hmacs) + len(new) > len(live):
+            for gone in self._hmacs.keys() - set(live):
+                del self._ids[self._hmacs.pop(gone)]
+        for token_id in new:
+            yield None
+            self._hmacs[token_id] = made = hmac_of(token_id, settings.secret_key)
+            self._ids[made] = token_id
+
+    def find(self, image: MetadataImage, shown: bytes) -> DelegationTokenRecord | None:
+        """Returns the token to which this HMAC belongs, None if there is none."""
+        token_id = self._ids.get(shown)
+        return None if token_id is None else cast("DelegationTokenRecord | None", image.kept.get((_KIND, token_id)))
 
 
 def is_expired(token: DelegationTokenRecord, now_ms: int) -> bool:
@@ -125,11 +151,16 @@ def create(
 
 
 def renew(
-    image: MetadataImage, settings: TokenSettings, now_ms: int, requester: Principal, request: RenewDelegationTokenRequest
+    image: MetadataImage,
+    hmacs: TokenHmacs,
+    settings: TokenSettings,
+    now_ms: int,
+    requester: Principal,
+    request: RenewDelegationTokenRequest,
 ) -> Outcome[RenewDelegationTokenResponse]:
     """Carries out RenewDelegationToken. A period of 0 or less means the longest possible one."""
     try:
-        token = _shown(image, settings, request.hmac)
+        token = _shown(image, hmacs, settings, request.hmac)
         _check_time(token, now_ms)
         _check_renewer(token, requester)
     except Refused as refused:
@@ -140,11 +171,16 @@ def renew(
 
 
 def expire(
-    image: MetadataImage, settings: TokenSettings, now_ms: int, requester: Principal, request: ExpireDelegationTokenRequest
+    image: MetadataImage,
+    hmacs: TokenHmacs,
+    settings: TokenSettings,
+    now_ms: int,
+    requester: Principal,
+    request: ExpireDelegationTokenRequest,
 ) -> Outcome[ExpireDelegationTokenResponse]:
     """Carries out ExpireDelegationToken. A negative period ends the token at once, even if it has expired already."""
     try:
-        token = _shown(image, settings, request.hmac)
+        token = _shown(image, hmacs, settings, request.hmac)
         _check_renewer(token, requester)
         if request.expiry_time_period_ms < 0:
             return Outcome([RemoveDelegationTokenRecord(token.token_id)], ExpireDelegationTokenResponse(0, now_ms))
@@ -169,9 +205,10 @@ def _secret_key(image: MetadataImage, settings: TokenSettings) -> Secret:
     return settings.secret_key
 
 
-def _shown(image: MetadataImage, settings: TokenSettings, shown: bytes) -> DelegationTokenRecord:
+def _shown(image: MetadataImage, hmacs: TokenHmacs, settings: TokenSettings, shown: bytes) -> DelegationTokenRecord:
     """Raises Refused with 35 UNSUPPORTED_VERSION, 61 DELEGATION_TOKEN_AUTH_DISABLED or 62 DELEGATION_TOKEN_NOT_FOUND."""
-    token = token_for(image, _secret_key(image, settings), shown)
+    _secret_key(image, settings)
+    token = hmacs.find(image, shown)
     if token is None:
         raise Refused(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
     return token

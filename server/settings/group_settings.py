@@ -163,7 +163,8 @@ _GROUP: Final = (
     ),
     Setting(
         "streams.rack.aware.assignment.tags", _LIST, (), unique=True, synonyms=("group.streams.rack.aware.assignment.tags",),
-        doc="The client tags over whose values standby copies are spread.",
+        doc="The client tags that each member should have: one that lacks some is told which. As in Apache Kafka 4.4, "
+        "standby copies are not spread over their values.",
     ),
     _int("streams.session.timeout.ms", 45_000, 1, _SESSION),
     _int("streams.task.offset.interval.ms", 60_000, 1, "How often members report the offsets of their tasks.", internal=True),

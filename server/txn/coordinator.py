@@ -5,9 +5,10 @@ An id belongs to partition abs(Java's hash of it) mod the partition count of `__
 coordinates it. It loads the partition when it takes it over, and unloads it when it loses it (shard.py, server/coordination/).
 
 Every operation looks at the id's Transaction, takes a pure step (state.py) and writes one record. No operation waits for another
-one. With one replica, and all partitions on this broker, an EndTxn is decided, marked in the partitions and completed within the
-turn of the loop that brought it. So CONCURRENT_TRANSACTIONS is answered only if a partition could not take its marker, or if a
-producer that takes over an id has to let the old one's transaction end first. Otherwise answers go out when they are replicated.
+one. With one replica, and all partitions on this broker, an EndTxn is decided, marked in the partitions and completed before it
+is answered, and unless there are many partitions within the turn of the loop that brought it. So its producer is answered
+CONCURRENT_TRANSACTIONS only if a partition could not take its marker, or if a producer that takes over an id has to let the old
+one's transaction end first. With more replicas answers go out when they are replicated.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.log.errors import LogError
-from ottla.server.base.answers import wait_for
-from ottla.server.base.clock import Clock
+from ottla.server.base.answers import chain_answer, wait_for
+from ottla.server.base.clock import TURN_NS, Clock, sleep
 from ottla.server.base.promise import Promise
 from ottla.server.coordination.java_hash import java_hash_bucket
 from ottla.server.coordination.runtime import CoordinatorLog, CoordinatorRuntime
@@ -216,20 +217,26 @@ class TransactionCoordinator:
         return await wait_for(self._finish(shard, decided))
 
     def _finish(self, shard: TransactionShard, decided: Transaction) -> Producer | Promise[Producer]:
-        after = shard.end(decided)
-        return shard.answer(Producer(after.producer_id, after.producer_epoch), decided.timeout_ms)
+        after, marked = shard.end(decided)
 
-    async def _fence(self, seen: Transaction) -> None:
-        """Aborts a transaction without its producer, if it has not changed since it was `seen`. Raises TransactionError if that
-        cannot be written.
+        def answer(_: None) -> Producer | Promise[Producer]:
+            return shard.answer(Producer(after.producer_id, after.producer_epoch), decided.timeout_ms)
+
+        return answer(None) if marked is None else chain_answer(marked, answer)
+
+    async def _fence(self, seen: Transaction) -> bool:
+        """Aborts a transaction without its producer, if it has not changed since it was `seen`; returns whether it did. Raises
+        TransactionError if that cannot be written.
         """
         version, new_id = self._version(), NO_PRODUCER_ID
         if version >= state.EPOCH_BUMP_SINCE and seen.is_exhausted:
             new_id = await self._next_producer_id()
         shard, transaction = self._known(seen.transactional_id)
-        if transaction is seen:
-            fenced = state.fence(transaction, self._clock.now_ms(), version=version, new_producer_id=new_id)
-            await wait_for(self._finish(shard, fenced))
+        if transaction is not seen:
+            return False
+        fenced = state.fence(transaction, self._clock.now_ms(), version=version, new_producer_id=new_id)
+        await wait_for(self._finish(shard, fenced))
+        return True
 
     # Passes
 
@@ -239,14 +246,30 @@ class TransactionCoordinator:
         perhaps nobody else ever asks for a transaction whose end all readers wait for.
         """
         self.refresh()
+        turn_ends = self._clock.ticks_ns() + TURN_NS
         for shard in list(self._shards.values()):
+            turn_ends = await self._give_way(turn_ends)
             for transaction in shard.overdue(self._clock.now_ms()) if not shard.loading else ():
-                try:
-                    await self._fence(transaction)
-                except (TransactionError, LogError) as error:
-                    logger.warning("cannot abort the timed-out transaction of %s now: %s", transaction.transactional_id, error)
-                else:
-                    logger.info("aborted the transaction of %s, which had timed out", transaction.transactional_id)
+                turn_ends = await self._give_way(turn_ends)
+                if self._shards.get(shard.partition) is not shard:
+                    break  # its new coordinator aborts the others
+                await self._abort_overdue(transaction)
+
+    async def _give_way(self, turn_ends: int) -> int:
+        """Lets others come first if the turn is over, at `turn_ends`. Returns when the present one ends."""
+        if self._clock.ticks_ns() <= turn_ends:
+            return turn_ends
+        await sleep(self._clock, 0)
+        return self._clock.ticks_ns() + TURN_NS
+
+    async def _abort_overdue(self, transaction: Transaction) -> None:
+        try:
+            aborted = await self._fence(transaction)
+        except (TransactionError, LogError) as error:
+            logger.warning("cannot abort the timed-out transaction of %s now: %s", transaction.transactional_id, error)
+            return
+        if aborted:
+            logger.info("aborted the transaction of %s, which had timed out", transaction.transactional_id)
 
     def expire(self) -> None:
         """Removes transactional ids that were not used for a long time. This runs every

@@ -6,8 +6,10 @@ written. The decision is replicated before the first marker is sent, because a m
 before a crash is completed after it: a transaction that is loaded in PREPARE_COMMIT or PREPARE_ABORT gets its markers again, and
 a partition that already has its marker then has no transaction to end.
 
-Markers are written to the partitions by a `MarkerWriter`. While a partition cannot take its marker (its directory is offline, or
-its leader is elsewhere), the transaction stays in its PREPARE state and the marker is tried again.
+Markers are written to the partitions by a `MarkerWriter`, one partition a step (server/base/turns.py), because a transaction may
+have thousands. While a partition has no marker yet (its turn has not come, its directory is offline, or its leader is elsewhere),
+the transaction stays in its PREPARE state, in which every operation on it is refused; a marker that could not be written is tried
+again.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from ottla.server.base.clock import Cancellable, Clock
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.coordination.shard import NO_PRODUCER_ID, CoordinatorShard
 from ottla.server.metadata.names import TRANSACTION_STATE
 from ottla.server.txn import state
@@ -96,6 +99,8 @@ class TransactionShard(CoordinatorShard[Change]):
         """The partitions that have no marker yet, for each transaction whose end is decided."""
         self._sent: set[tuple[str, TopicPartition]] = set()
         """The markers whose outcome is not known yet."""
+        self._marking: set[str] = set()
+        """The transactions whose markers are being written, step by step."""
         self._retry: Cancellable | None = None
 
     @property
@@ -132,38 +137,64 @@ class TransactionShard(CoordinatorShard[Change]):
 
     # Ends
 
-    def end(self, transaction: Transaction) -> Transaction:
+    def end(self, transaction: Transaction) -> tuple[Transaction, Promise[None] | None]:
         """Writes the decision, then the markers, then the record that completes the transaction, as far as that is possible now.
-        Returns the transaction as it will be when it is complete. Raises TransactionError if the decision cannot be written.
+        Returns the transaction as it will be when it is complete, and a promise that is kept when every partition was asked to
+        take its marker: None if they were, or if the decision has to be replicated first. Raises TransactionError if the decision
+        cannot be written.
         """
         self.write_transaction(transaction)
+        marked = None
         if self.unreplicated is None:
-            self._begin_completion(transaction.transactional_id, ErrorCode.NONE)
+            marked = self._begin_completion(transaction.transactional_id, ErrorCode.NONE)
         else:
             self.when_replicated(partial(self._begin_completion, transaction.transactional_id))
         known = self.transactions[transaction.transactional_id]
-        return state.complete(transaction, self.clock.now_ms()) if known is transaction else known
+        return (state.complete(transaction, self.clock.now_ms()) if known is transaction else known), marked
 
-    def _begin_completion(self, transactional_id: str, code: ErrorCode) -> None:
+    def _begin_completion(self, transactional_id: str, code: ErrorCode) -> Promise[None] | None:
         """Goes on once the decision is replicated. With any other code than NONE this broker has lost the partition, and the new
-        coordinator completes the transaction.
+        coordinator completes the transaction. Returns a promise if the markers take longer than a turn.
         """
-        if code is ErrorCode.NONE:
-            self._rest[transactional_id] = set(self.transactions[transactional_id].partitions)
-            self._complete(transactional_id)
+        if code is not ErrorCode.NONE:
+            return None
+        self._rest[transactional_id] = set(self.transactions[transactional_id].partitions)
+        return self._in_turns(self._complete(transactional_id))
+
+    def _in_turns(self, steps: Steps[None]) -> Promise[None] | None:
+        under_way = take_steps(steps, self.clock)
+        if under_way is not None:
+            under_way.add_done_callback(lambda done: done.result())  # the loop reports what no step foresees
+        return under_way
 
     def _retry_later(self) -> None:
         if self._retry is None:
-            self._retry = self.clock.call_later(RETRY_SECONDS, self._complete_rest)
+            self._retry = self.clock.call_later(RETRY_SECONDS, self._try_again)
 
-    def _complete_rest(self) -> None:
-        """Tries again to complete the transactions that could not be completed."""
-        self._retry = None
-        for transactional_id in list(self._rest):
-            self._complete(transactional_id, again=True)
+    def _try_again(self) -> None:
+        self._in_turns(self._complete_rest())
 
-    def _complete(self, transactional_id: str, *, again: bool = False) -> None:
-        transaction, rest = self.transactions[transactional_id], self._rest[transactional_id]
+    def _complete_rest(self) -> Steps[None]:
+        """Makes steps that try again to complete the transactions that could not be completed. The next attempt waits until this
+        one has come to its end.
+        """
+        try:
+            for transactional_id in list(self._rest):
+                yield from self._complete(transactional_id, again=True)
+        finally:
+            self._retry = None
+        if self._rest:
+            self._retry_later()
+
+    def _complete(self, transactional_id: str, *, again: bool = False) -> Steps[None]:
+        """Makes steps that write the markers of a transaction that are missing, and the last of them the record that completes
+        it. Between two steps the shard may be unloaded, another coordinator may take the transaction over, and markers that were
+        sent may be answered.
+        """
+        rest = self._rest.get(transactional_id)
+        if rest is None or transactional_id in self._marking:
+            return
+        transaction = self.transactions[transactional_id]
         marker = Marker(
             transaction.producer_id,
             transaction.producer_epoch,
@@ -171,16 +202,30 @@ class TransactionShard(CoordinatorShard[Change]):
             transaction.state is State.PREPARE_COMMIT,
             transaction.client_version,
         )
-        for partition in sorted(rest):
-            if (transactional_id, partition) in self._sent:
-                continue
-            code = self._write_marker(*partition, marker)
-            if isinstance(code, Promise) and not code.done():
-                self._sent.add((transactional_id, partition))
-                code.add_done_callback(partial(self._on_marker_answer, transactional_id, partition, again))
-            elif not self._note_outcome(transactional_id, partition, code.result() if isinstance(code, Promise) else code, again):
-                return
+        self._marking.add(transactional_id)
+        try:
+            for partition in sorted(rest):
+                yield None
+                if self._rest.get(transactional_id) is not rest:
+                    return
+                if partition in rest and not self._mark(transactional_id, partition, marker, again):
+                    return
+        finally:
+            self._marking.discard(transactional_id)
         self._finish(transactional_id)
+
+    def _mark(self, transactional_id: str, partition: TopicPartition, marker: Marker, again: bool) -> bool:
+        """Has a marker written, unless it is on its way. Returns False if another coordinator ends the transaction."""
+        if (transactional_id, partition) in self._sent:
+            return True
+        code = self._write_marker(*partition, marker)
+        if not isinstance(code, Promise):
+            return self._note_outcome(transactional_id, partition, code, again)
+        if code.done():
+            return self._note_outcome(transactional_id, partition, code.result(), again)
+        self._sent.add((transactional_id, partition))
+        code.add_done_callback(partial(self._on_marker_answer, transactional_id, partition, again))
+        return True
 
     def _on_marker_answer(
         self, transactional_id: str, partition: TopicPartition, again: bool, answer: Promise[ErrorCode]

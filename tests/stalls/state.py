@@ -14,8 +14,10 @@ from importlib import import_module
 from typing import Any, Final
 
 from ottla.server.dispatch import routes
+from ottla.server.txn.state import State
 from ottla.wire.api import APIS
 from ottla.wire.messages import (
+    add_partitions_to_txn,
     alter_client_quotas,
     alter_user_scram_credentials,
     consumer_group_describe,
@@ -30,6 +32,7 @@ from ottla.wire.messages import (
     describe_topic_partitions,
     describe_user_scram_credentials,
     elect_leaders,
+    end_txn,
     get_telemetry_subscriptions,
     incremental_alter_configs,
     init_producer_id,
@@ -56,6 +59,9 @@ LOT: Final = 50
 class Large(InVirtualTime):
     """A broker with HELD of everything, divided by the scale."""
 
+    producer: tuple[int, int]
+    """The id and epoch of the producer that has a transaction with all partitions."""
+
     async def grow(self) -> None:
         self.disk.space = lambda path: (1 << 40, 1 << 39)  # type: ignore[method-assign]  # a disk in memory adds up its files
         names = [f"held-{number}" for number in range(HELD // self.scale)]
@@ -70,6 +76,24 @@ class Large(InVirtualTime):
             await self._succeed(self._commit("wide", name), 9)
             await self._succeed(init_producer_id.InitProducerIdRequest(name, 60_000))
         await self.settle()
+
+    async def begin_transactions(self, timeout_ms: int) -> None:
+        """Begins as many transactions as there are topics, with a partition each, and one with all partitions."""
+        names = [f"held-{number}" for number in range(HELD // self.scale)]
+        for name in names:
+            await self._begin(f"tx-{name}", names[:1], timeout_ms)
+        self.producer = await self._begin("tx", names, MOST_TIMEOUT_MS)
+
+    async def _begin(self, name: str, topics: list[str], timeout_ms: int) -> tuple[int, int]:
+        begun = await self._succeed(init_producer_id.InitProducerIdRequest(name, timeout_ms))
+        request = add_partitions_to_txn.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=name,
+            v3_and_below_producer_id=begun.producer_id,
+            v3_and_below_producer_epoch=begun.producer_epoch,
+            v3_and_below_topics=[add_partitions_to_txn.AddPartitionsToTxnTopic(topic, [0]) for topic in topics],
+        )
+        await self._succeed(request, 3)
+        return begun.producer_id, begun.producer_epoch
 
     async def _share(self, names: list[str]) -> None:
         """Opens a share session of all topics, of which each has a record, and lets it grow to all of them."""
@@ -88,9 +112,10 @@ class Large(InVirtualTime):
         for epoch in (self.share_epoch, self.share_epoch + 1, -1):
             yield share_sessions.fetched((), 0, epoch)
 
-    async def _succeed(self, request: WireStruct, version: int | None = None) -> None:
+    async def _succeed(self, request: WireStruct, version: int | None = None) -> Any:
         answer = await self.ask(request, version)
-        assert set(_codes(answer)) == {0}, answer
+        assert set(_codes(answer)) <= {0}, answer
+        return answer
 
     def _lots(self, names: list[str]) -> Iterator[WireStruct]:
         """Yields the requests that make what has these names."""
@@ -126,6 +151,7 @@ def _load_anew(runtime: Any) -> None:
     runtime.refresh()
 
 
+MOST_TIMEOUT_MS: Final = 900_000
 CLIENT_METRICS: Final = 16
 ALL_BROKERS: Final = (4, "")
 
@@ -204,6 +230,14 @@ class StateSweep(Sweep):
             yield await self._ask_short(dispatch, request)
         for request in broker.shared():
             yield await self._ask_short(dispatch, request)
+        await broker.begin_transactions(timeout_ms=1_000)
+        end = end_txn.EndTxnRequest("tx", *broker.producer, True)
+        yield Seen("EndTxn", "", "", await self._do(lambda: broker.ask(end, 3)), "answered")
+        await asyncio.sleep(2)
+        coordinator = context.transaction_coordinator()
+        assert sum(each.state is State.ONGOING for each in coordinator.all_transactions()) == HELD // self.scale
+        yield Seen("timed-out transactions", "", "", await self._do(coordinator.abort_overdue), "answered")
+        assert all(each.is_idle for each in coordinator.all_transactions())
         for name, work in self._works(broker, context):
             await asyncio.sleep(10)
             yield Seen(name, "", "", await self._do(work), "answered")

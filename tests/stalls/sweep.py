@@ -192,6 +192,7 @@ class InVirtualTime(Asked):
             "ottla_max_partitions": "1000",
             "ottla_request_max_items": str(MOST // sweep.scale),
             "max_request_partition_size_limit": str(PAGE // sweep.scale),
+            "transaction_abort_timed_out_transaction_cleanup_interval_ms": "3600000",  # state.py has them aborted
         }
         self.scale = sweep.scale
         super().__init__(None, clock, Port(sweep.loop, Random(16), contextvars.copy_context()), **AUTHORIZED, **most)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from ottla.server.base.turns import Steps
 from ottla.server.group.cluster import Cluster
 from ottla.server.group.kind import Kind
 from ottla.server.group.streams.group import StreamsGroup
@@ -68,19 +70,23 @@ def task_ids(tasks: TaskIds | Mapping[str, Mapping[int, int]]) -> list[ResponseT
 
 def endpoints(
     group: StreamsGroup, updated: StreamsMember, replaced: StreamsMember | None, topology: ConfiguredTopology, cluster: Cluster
-) -> list[EndpointToPartitions]:
-    """Returns, for interactive queries, the endpoints of the application's processes with the partitions that each has."""
+) -> Steps[list[EndpointToPartitions]]:
+    """Makes steps that return, for interactive queries, the endpoints of the application's processes with the partitions that
+    each has. The members are those of now, whenever the steps are taken.
+    """
     gone = {updated.member_id, None if replaced is None else replaced.member_id}
     members = [*(member for member in group.members.values() if member.member_id not in gone), updated]
-    return [
-        EndpointToPartitions(
-            ResponseEndpoint(*member.endpoint),
-            _partitions({name: frozenset(partitions) for name, partitions in member.held.active.items()}, topology, cluster),
-            _partitions(_copies(member), topology, cluster),
-        )
-        for member in members
-        if member.endpoint is not None
-    ]
+    return _endpoints(members, _Inputs(topology, cluster))
+
+
+def _endpoints(members: Sequence[StreamsMember], inputs: _Inputs) -> Steps[list[EndpointToPartitions]]:
+    found = []
+    for member in members:
+        if member.endpoint is not None:
+            active = yield from _partitions(member.held.active, inputs)
+            copies = yield from _partitions(_copies(member), inputs)
+            found.append(EndpointToPartitions(ResponseEndpoint(*member.endpoint), active, copies))
+    return found
 
 
 def _copies(member: StreamsMember) -> TaskIds:
@@ -91,14 +97,43 @@ def _copies(member: StreamsMember) -> TaskIds:
     }
 
 
-def _partitions(tasks: TaskIds, topology: ConfiguredTopology, cluster: Cluster) -> list[TopicPartition]:
-    """Returns the partitions of topics that tasks read. A topic may have fewer partitions than its subtopology has tasks."""
-    subtopologies = topology.subtopologies or {}
+def _partitions(tasks: Mapping[str, Collection[int]], inputs: _Inputs) -> Steps[list[TopicPartition]]:
+    """Makes steps that return the partitions of topics that tasks read. A topic may have fewer partitions than its subtopology
+    has tasks. The work is that of what is listed: a topic that has none of the partitions is not looked at.
+    """
     found = []
     for name, partitions in tasks.items():
-        for topic in subtopologies[name].inputs if name in subtopologies else ():
-            count = len(cluster.topics[topic].partitions) if topic in cluster.topics else 0
-            listed = sorted(partition for partition in partitions if partition < count)
-            if listed:
-                found.append(TopicPartition(topic, listed))
+        if not partitions:
+            continue
+        ordered = sorted(partitions)
+        for topic, count in inputs.with_partition(name, ordered[0]):
+            found.append(TopicPartition(topic, ordered[: bisect_left(ordered, count)]))
+            yield None
+        yield None
     return found
+
+
+class _Inputs:
+    """The topics that subtopologies read, with their numbers of partitions, found by the latter."""
+
+    def __init__(self, topology: ConfiguredTopology, cluster: Cluster) -> None:
+        self._subtopologies = topology.subtopologies or {}
+        self._cluster = cluster
+        self._sorted: dict[str, tuple[list[tuple[str, int]], list[int], list[int]]] = {}
+        """By subtopology: the topics in the topology's order, their indexes by rising number of partitions, and these numbers."""
+
+    def with_partition(self, subtopology: str, partition: int) -> list[tuple[str, int]]:
+        """Returns the topics of a subtopology that have this partition, and their numbers of partitions, in the topology's
+        order.
+        """
+        if subtopology not in self._subtopologies:
+            return []
+        if subtopology not in self._sorted:
+            topics = self._cluster.topics
+            read = [
+                (name, len(topics[name].partitions) if name in topics else 0) for name in self._subtopologies[subtopology].inputs
+            ]
+            rising = sorted(range(len(read)), key=lambda index: read[index][1])
+            self._sorted[subtopology] = read, rising, [read[index][1] for index in rising]
+        read, rising, counts = self._sorted[subtopology]
+        return [read[index] for index in sorted(rising[bisect_right(counts, partition) :])]

@@ -101,7 +101,7 @@ class Heartbeat:
         recompute |= changed
         if configured.is_ready:
             self._check_tasks(configured)
-        self._note_offsets(updated.member_id)
+        self._note_offsets(updated.member_id, configured)
         validated = topology.epoch if configured.is_ready else NO_TOPOLOGY_EPOCH
         recompute |= validated != group.metadata.validated_topology_epoch
         recompute |= self._assignment.as_recorded() != dict(group.metadata.assignment_configs)
@@ -220,13 +220,15 @@ class Heartbeat:
             member.process_id,
         )
 
-    def _note_offsets(self, member_id: str) -> None:
+    def _note_offsets(self, member_id: str, configured: ConfiguredTopology) -> None:
+        """Keeps the offsets that the member reports, of the tasks that there are."""
         request, known = self._request, self._group.task_offsets.get(self._request.member_id, TaskOffsets())
         if request.task_offsets is None and request.task_end_offsets is None:
             return
+        tasks = {name: subtopology.tasks for name, subtopology in (configured.subtopologies or {}).items()}
         self._group.task_offsets[member_id] = TaskOffsets(
-            known.offsets if request.task_offsets is None else _nested(request.task_offsets),
-            known.end_offsets if request.task_end_offsets is None else _nested(request.task_end_offsets),
+            known.offsets if request.task_offsets is None else _nested(request.task_offsets, tasks),
+            known.end_offsets if request.task_end_offsets is None else _nested(request.task_end_offsets, tasks),
         )
 
     # Topology and topics
@@ -326,7 +328,8 @@ class Heartbeat:
         missing = [tag for tag in self._assignment.rack_tags if tag not in member.client_tags]
         if missing and self._version >= 1:
             detail = (
-                f"The group distributes standby tasks by client tags that the member lacks: {', '.join(missing)} (client.tag.*)."
+                "streams.rack.aware.assignment.tags of the group names client tags (client.tag.*) that the member lacks: "
+                f"{', '.join(missing)}."
             )
             self._problems.append(Problem(Status.MISSING_CLIENT_TAGS, detail))
 
@@ -351,8 +354,10 @@ def _task_ids(tasks: Sequence[RequestTaskIds]) -> dict[str, frozenset[int]]:
     return {owned.subtopology_id: frozenset(owned.partitions) for owned in tasks}
 
 
-def _nested(offsets: Sequence[TaskOffset]) -> Mapping[str, Mapping[int, int]]:
-    """Returns offsets by subtopology and partition. Raises GroupError INVALID_REQUEST for a task that is named twice."""
+def _nested(offsets: Sequence[TaskOffset], tasks: Mapping[str, int]) -> Mapping[str, Mapping[int, int]]:
+    """Returns the offsets of tasks that exist by subtopology and partition; `tasks` says how many each subtopology has. Raises
+    GroupError INVALID_REQUEST for a task that is named twice, whether or not it exists.
+    """
     nested: dict[str, dict[int, int]] = {}
     for task in offsets:
         partitions = nested.setdefault(task.subtopology_id, {})
@@ -361,4 +366,9 @@ def _nested(offsets: Sequence[TaskOffset]) -> Mapping[str, Mapping[int, int]]:
                 ErrorCode.INVALID_REQUEST, f"Task {task.subtopology_id}_{task.partition} has two offsets in this request."
             )
         partitions[task.partition] = task.offset
-    return nested or NONE
+    known = {
+        name: {partition: offset for partition, offset in nested[name].items() if 0 <= partition < count}
+        for name, count in tasks.items()
+        if name in nested
+    }
+    return {name: partitions for name, partitions in known.items() if partitions} or NONE

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import ClassVar, NamedTuple
 
+from ottla.server.base.turns import Steps
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group
 from ottla.server.group.kind import Kind
@@ -36,7 +37,11 @@ from ottla.server.group.streams.target import delayed_target
 from ottla.server.group.streams.topology import InternalTopic
 from ottla.server.group.timers import Timer
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
+from ottla.wire.messages.streams_group_heartbeat import (
+    EndpointToPartitions,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
 
 logger = logging.getLogger("ottla.server.group")
 
@@ -45,10 +50,13 @@ REBALANCE = "rebalance"
 
 
 class Answer(NamedTuple):
-    """The answer to a heartbeat, and the internal topics that have to be created for its group."""
+    """The answer to a heartbeat, the internal topics that have to be created for its group, and the steps that make the list of
+    endpoints if it belongs into the answer.
+    """
 
     response: StreamsGroupHeartbeatResponse
     missing: Mapping[str, InternalTopic] = {}
+    endpoints: Steps[list[EndpointToPartitions]] | None = None
 
 
 def open_protocol(shard: ShardContext) -> StreamsProtocol:
@@ -126,7 +134,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
             self._timers.cancel(REBALANCE, group.group_id, member.member_id)
         elif (member.epoch, member.to_revoke) != (outcome.former.epoch, outcome.former.to_revoke):
             self._await_revocation(group.group_id, member)
-        return Answer(self._response(request, outcome, is_known=is_known), outcome.topology.missing)
+        return self._answer(request, outcome, is_known=is_known)
 
     def group_leave(self, request: StreamsGroupHeartbeatRequest) -> Answer:
         """Answers a heartbeat of a member that leaves. Raises GroupError GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID or
@@ -169,9 +177,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
             )
         return group
 
-    def _response(
-        self, request: StreamsGroupHeartbeatRequest, outcome: Outcome, *, is_known: bool
-    ) -> StreamsGroupHeartbeatResponse:
+    def _answer(self, request: StreamsGroupHeartbeatRequest, outcome: Outcome, *, is_known: bool) -> Answer:
         group_id, member, former = request.group_id, outcome.member, outcome.former
         response = StreamsGroupHeartbeatResponse(
             member_id=member.member_id,
@@ -189,13 +195,12 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         group = outcome.group
         if member.endpoint != former.endpoint or (tasks_changed and member.endpoint is not None):
             group.endpoint_epoch += 1
-        if group.endpoint_epoch != request.endpoint_information_epoch:
-            response.partitions_by_user_endpoint = answers.endpoints(
-                group, member, outcome.replaced, outcome.topology, self._shard.cluster
-            )
         if is_known:
             response.endpoint_information_epoch = group.endpoint_epoch
-        return response
+        if group.endpoint_epoch == request.endpoint_information_epoch:
+            return Answer(response, outcome.topology.missing)
+        endpoints = answers.endpoints(group, member, outcome.replaced, outcome.topology, self._shard.cluster)
+        return Answer(response, outcome.topology.missing, endpoints)
 
     # Deadlines
 

@@ -25,8 +25,6 @@ from ottla.server.group.streams.tasks import (
     Tasks,
     merge,
     overlap,
-    with_task,
-    without_task,
 )
 from ottla.wire.errors import ErrorCode
 
@@ -85,18 +83,18 @@ def _next(
     active = _difference(_without_epochs(held.active), target.active, blocks.active)
     standby = _difference(held.standby, target.standby, blocks.standby)
     warmup = _difference(held.warmup, target.warmup, blocks.warmup)
-    _demote(held.active, standby)
-    _convert(held.standby, standby, warmup)
-    _convert(held.warmup, warmup, standby)
+    _grant(standby, _without_epochs(held.active))
+    _drop(standby.lost, _grant(warmup, held.standby))
+    _drop(warmup.lost, _grant(standby, held.warmup))
     for copies, change in ((held.standby, standby), (held.warmup, warmup)):
-        for subtopology, partition in _promoted(copies, target.active):
-            _drop(change.lost, subtopology, partition)
+        _drop(change.lost, _promoted(copies, target.active))
     to_revoke = HeldTasks(_with_epochs(active.lost, held.active), standby.lost, warmup.lost)
     must_revoke = bool(to_revoke) and not _released(to_revoke, owned)
     for copies, change in ((held.standby, standby), (held.warmup, warmup)):
-        for subtopology, partition in _promoted(copies, target.active):
-            if must_revoke or partition not in active.gained.get(subtopology, frozenset()):
-                change.kept.update(with_task(change.kept, subtopology, partition))
+        promoted = dict(_promoted(copies, target.active))
+        if not must_revoke:
+            _drop(promoted, active.gained)
+        _add(change.kept, promoted)
     kept = HeldTasks(_with_epochs(active.kept, held.active), standby.kept, warmup.kept)
     if must_revoke:
         return member.at_epoch(epoch)._replace(state=MemberState.UNREVOKED_TASKS, held=kept, to_revoke=to_revoke)
@@ -162,40 +160,34 @@ def _difference(held: TaskIds, target: TaskIds, blocked: Callable[[str, int], bo
     return result._replace(blocked=any_blocked)
 
 
-def _demote(held: ActiveTasks, standby: _Difference) -> None:
-    for subtopology, partitions in held.items():
-        for partition in partitions:
-            _grant(standby, subtopology, partition)
+def _grant(change: _Difference, held: TaskIds) -> TaskIds:
+    """Turns those of these tasks that would be gained into ones that are kept. Returns them."""
+    granted = _common(change.gained, held)
+    _drop(change.gained, granted)
+    _add(change.kept, granted)
+    return granted
 
 
-def _convert(held: TaskIds, outgoing: _Difference, incoming: _Difference) -> None:
-    for subtopology, partitions in held.items():
-        for partition in partitions:
-            if _grant(incoming, subtopology, partition):
-                _drop(outgoing.lost, subtopology, partition)
+def _drop(tasks: dict[str, frozenset[int]], gone: TaskIds) -> None:
+    for subtopology, partitions in gone.items():
+        left = tasks.pop(subtopology, frozenset()) - partitions
+        if left:
+            tasks[subtopology] = left
 
 
-def _grant(change: _Difference, subtopology: str, partition: int) -> bool:
-    """Turns a task that would be gained into one that is kept. Returns False if it would not be gained."""
-    if partition not in change.gained.get(subtopology, frozenset()):
-        return False
-    _drop(change.gained, subtopology, partition)
-    change.kept.update(with_task(change.kept, subtopology, partition))
-    return True
+def _add(tasks: dict[str, frozenset[int]], more: TaskIds) -> None:
+    for subtopology, partitions in more.items():
+        tasks[subtopology] = tasks.get(subtopology, frozenset()) | partitions
 
 
-def _drop(tasks: dict[str, frozenset[int]], subtopology: str, partition: int) -> None:
-    left = without_task(tasks, subtopology, partition)
-    tasks.clear()
-    tasks.update(left)
+def _common(left: TaskIds, right: TaskIds) -> dict[str, frozenset[int]]:
+    both = {name: partitions & right.get(name, frozenset()) for name, partitions in left.items()}
+    return {name: partitions for name, partitions in both.items() if partitions}
 
 
-def _promoted(copies: TaskIds, target_active: TaskIds) -> list[tuple[str, int]]:
-    return [
-        (subtopology, partition)
-        for subtopology, partitions in copies.items()
-        for partition in partitions & target_active.get(subtopology, frozenset())
-    ]
+def _promoted(copies: TaskIds, target_active: TaskIds) -> TaskIds:
+    """Returns the copies that are to become active."""
+    return _common(copies, target_active)
 
 
 def _without_epochs(active: ActiveTasks) -> TaskIds:

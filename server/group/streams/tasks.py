@@ -82,12 +82,3 @@ def contained(owned: Tasks, held: HeldTasks) -> bool:
         for mine, theirs in zip(owned, held, strict=True)
         for subtopology, partitions in mine.items()
     )
-
-
-def with_task(tasks: TaskIds, subtopology: str, partition: int) -> TaskIds:
-    return {**tasks, subtopology: tasks.get(subtopology, frozenset()) | {partition}}
-
-
-def without_task(tasks: TaskIds, subtopology: str, partition: int) -> TaskIds:
-    left = tasks.get(subtopology, frozenset()) - {partition}
-    return {key: value for key, value in {**tasks, subtopology: left}.items() if value}

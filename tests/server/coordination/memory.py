@@ -7,9 +7,13 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
 
 from ottla.log.errors import LogError
-from ottla.server.base.clock import Turns
+from ottla.server.base.clock import TURN_NS, Turns
 from ottla.server.base.promise import Promise
 from ottla.server.coordination.internal_topic import Appended
 from ottla.wire.batch import read_header
@@ -64,9 +68,27 @@ class CoordinatorClock:
                 callback()
         self._now = until
 
+    def next_round(self) -> None:
+        """Runs what is due now, and leaves what that puts off to the round after."""
+        due = [timer for timer in self._timers if timer[0] <= self._now]
+        self._timers = [timer for timer in self._timers if timer[0] > self._now]
+        heapq.heapify(self._timers)
+        for _, _, handle, callback in sorted(due, key=lambda timer: timer[:2]):
+            if not handle.cancelled:
+                callback()
+
     @property
     def waiting(self) -> int:
         return sum(not handle.cancelled for _, _, handle, _ in self._timers)
+
+
+@contextmanager
+def slow(clock: Any) -> Iterator[None]:
+    """Lets every look at the clock end a turn."""
+    looks = itertools.count()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, "ticks_ns", lambda: next(looks) * 2 * TURN_NS)
+        yield
 
 
 class CoordinatorLog:

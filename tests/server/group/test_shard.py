@@ -4,16 +4,13 @@ pieces.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ottla.log.errors import CorruptLog, StorageError
-from ottla.server.base.clock import TURN_NS
 from ottla.server.base.errors import NotEnoughReplicas
 from ottla.server.base.randomness import from_seed
 from ottla.server.coordination.internal_topic import Appended
@@ -32,7 +29,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
 from ottla.wire.primitives import ZERO_UUID
-from tests.server.coordination.memory import CoordinatorClock
+from tests.server.coordination.memory import CoordinatorClock, slow
 from tests.server.group.fakes import Broker
 
 LONE = Committer("", None, -1, 9)
@@ -205,15 +202,6 @@ def test_tombstones_come_in_pieces_that_a_batch_may_hold() -> None:
     assert shard.offsets.of_group("g") == {}
     shard.delete_topic("t")
     assert len(written.batches) == 2
-
-
-@contextmanager
-def slow(clock: Any) -> Iterator[None]:
-    """Every look at the clock ends a turn."""
-    looks = itertools.count()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clock, "ticks_ns", lambda: next(looks) * 2 * TURN_NS)
-        yield
 
 
 def test_expiry_takes_turns_and_spares_what_is_committed_meanwhile() -> None:

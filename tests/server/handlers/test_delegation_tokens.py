@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from ottla.server.base.promise import Promise
+from ottla.server.handlers import describe_delegation_token
 from ottla.server.metadata import tokens
 from ottla.server.security.authorizer import Authorizer, Rule
 from ottla.server.security.rights import Operation, Resource
@@ -25,6 +27,7 @@ from ottla.wire.messages.describe_delegation_token import DescribeDelegationToke
 from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from ottla.wire.primitives import WireStruct
+from tests.server.coordination.memory import slow
 from tests.server.metadata.support import NOW_MS, Node
 
 VERSIONS = range(create_messages.MIN_VERSION, create_messages.MAX_VERSION + 1)
@@ -127,6 +130,24 @@ def test_a_life(version: int) -> None:
     ended = ask(node, "expire_delegation_token", ExpireDelegationTokenRequest(made.hmac, -1), min(version, 2))
     assert (ended.error_code, ended.expiry_timestamp_ms) == (0, NOW_MS)
     assert list(tokens.tokens(node.image)) == []
+
+
+def test_many_tokens_are_described_in_turns() -> None:
+    node = started()
+    for _ in range(10):
+        ask(node, "create_delegation_token", CreateDelegationTokenRequest(), 3)
+    whole = ask(node, "describe_delegation_token", DescribeDelegationTokenRequest(None), 3)
+    context = node.context(3, "PLAINTEXT")
+    context.session.principal, context.session.by_delegation_token = "User:alice", False
+    turns = 0
+    with slow(node.clock):
+        answer = describe_delegation_token.handle(DescribeDelegationTokenRequest(None), context)
+        assert isinstance(answer, Promise)
+        while not answer.done():
+            turns += 1
+            node.clock.run()
+    assert turns == 10
+    assert answer.result() == whole
 
 
 def test_whose_tokens() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.log.config_def import LONG_MAX, Secret
+from ottla.server.base.turns import at_once
 from ottla.server.metadata import tokens
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import Outcome
@@ -23,6 +24,7 @@ from ottla.wire.messages.create_delegation_token import (
 from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from ottla.wire.messages.internal.delegation_token_record import DelegationTokenRecord
 from ottla.wire.messages.internal.feature_level_record import FeatureLevelRecord
+from ottla.wire.messages.internal.remove_delegation_token_record import RemoveDelegationTokenRecord
 from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 
 NOW_MS = 1_800_000_000_000
@@ -38,6 +40,7 @@ class Rig:
         self.image = MetadataImage("cluster")
         self.image.apply(FeatureLevelRecord("metadata.version", metadata_version))
         self.settings = settings
+        self._hmacs = tokens.TokenHmacs()
         self.now_ms = NOW_MS
         self.random = Random(1)
 
@@ -55,13 +58,18 @@ class Rig:
 
     def renew(self, who: Principal, shown: bytes, period_ms: int) -> tuple[int, int]:
         request = RenewDelegationTokenRequest(shown, period_ms)
-        answer = self.carried_out(tokens.renew(self.image, self.settings, self.now_ms, who, request))
+        answer = self.carried_out(tokens.renew(self.image, self.hmacs(), self.settings, self.now_ms, who, request))
         return answer.error_code, answer.expiry_timestamp_ms
 
     def expire(self, who: Principal, shown: bytes, period_ms: int) -> tuple[int, int]:
         request = ExpireDelegationTokenRequest(shown, period_ms)
-        answer = self.carried_out(tokens.expire(self.image, self.settings, self.now_ms, who, request))
+        answer = self.carried_out(tokens.expire(self.image, self.hmacs(), self.settings, self.now_ms, who, request))
         return answer.error_code, answer.expiry_timestamp_ms
+
+    def hmacs(self) -> tokens.TokenHmacs:
+        """Returns the HMACs of the tokens of now."""
+        at_once(self._hmacs.catch_up(self.image, self.settings))
+        return self._hmacs
 
     @property
     def only(self) -> DelegationTokenRecord:
@@ -78,8 +86,10 @@ def test_a_token_as_it_comes() -> None:
     day, week = NOW_MS + DAY_MS, NOW_MS + 7 * DAY_MS
     assert (made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms) == (NOW_MS, day, week)
     assert rig.only == DelegationTokenRecord("User:alice", "User:alice", ["User:bob"], NOW_MS, week, day, made.token_id)
-    assert tokens.token_for(rig.image, Secret("secret"), made.hmac) == rig.only
-    assert tokens.token_for(rig.image, Secret("another"), made.hmac) is None
+    assert rig.hmacs().find(rig.image, made.hmac) == rig.only
+    another = tokens.TokenHmacs()
+    at_once(another.catch_up(rig.image, SETTINGS._replace(secret_key=Secret("another"))))
+    assert another.find(rig.image, made.hmac) is None
 
 
 def test_a_token_for_somebody_else() -> None:
@@ -161,3 +171,40 @@ def test_without_tokens(rig: Rig, code: ErrorCode) -> None:
     made = rig.create()
     assert (made.error_code, made.principal_name, made.token_id, made.max_timestamp_ms) == (code, "alice", "", 0)
     assert rig.renew(ALICE, b"", 0)[0] == rig.expire(ALICE, b"", 0)[0] == code
+
+
+def test_an_hmac_is_made_once_and_others_come_between_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+    made = [rig.create() for _ in range(20)]
+    asked: list[str] = []
+    hmac_of = tokens.hmac_of
+
+    def counted(token_id: str, secret_key: Secret) -> bytes:
+        asked.append(token_id)
+        return hmac_of(token_id, secret_key)
+
+    monkeypatch.setattr(tokens, "hmac_of", counted)
+    hmacs = tokens.TokenHmacs()
+    for steps, _ in enumerate(hmacs.catch_up(rig.image, rig.settings)):
+        assert len(asked) == steps
+    assert sorted(asked) == sorted(each.token_id for each in made)
+    assert [hmacs.find(rig.image, each.hmac) for each in made] == [rig.image.kept["token", each.token_id] for each in made]
+    asked.clear()
+    assert list(hmacs.catch_up(rig.image, rig.settings)) == []
+    assert asked == []
+
+
+def test_tokens_that_come_and_go_while_hmacs_are_made() -> None:
+    rig = Rig()
+    first, second = rig.create(), rig.create()
+    hmacs = tokens.TokenHmacs()
+    slow = hmacs.catch_up(rig.image, rig.settings)
+    next(slow)
+    rig.image.apply_all([RemoveDelegationTokenRecord(first.token_id)])
+    third = rig.create()
+    at_once(hmacs.catch_up(rig.image, rig.settings))
+    assert list(slow) == [None]
+    assert [hmacs.find(rig.image, each.hmac) is not None for each in (first, second, third)] == [False, True, True]
+    at_once(hmacs.catch_up(rig.image, rig.settings))
+    assert (len(hmacs._ids), len(hmacs._hmacs)) == (2, 2), "nothing is kept of a token that is gone"
+    assert [hmacs.find(rig.image, each.hmac) is not None for each in (second, third)] == [True, True]

@@ -1,6 +1,8 @@
 """This test kills a broker at any change to its disk: what was decided is completed everywhere, and no transaction is half
 committed.
 
+The markers of a transaction are written at once or, as those of a large one, in turns.
+
 A producer writes to two partitions and commits a group's offset with each transaction. `play` runs it, and is also the model: it
 records how each transaction ended, or that this is unknown. It is run again and again, each time stopped one change to the disk
 later. After a kill -9 the disk has everything that was written; after a power cut, with flush.messages=1, everything that was
@@ -13,12 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, Final
 
 import pytest
 
 from ottla.log.validate import Origin
+from ottla.server.base.promise import Promise
 from ottla.server.base.randomness import from_system
 from ottla.server.coordination.internal_topic import InternalTopicLog
 from ottla.server.group.coordinator import GroupCoordinator
@@ -33,6 +36,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, build_batch, decode_records
 from tests.fakes import NOW_MS, MemoryBroker
 from tests.memdisk import MemDisk, PowerCut
+from tests.server.coordination.memory import slow
 
 TID: Final = "transfer"
 GROUP: Final = "g"
@@ -95,6 +99,8 @@ class Node:
 
     async def end(self, producer: Producer, *, commit: bool) -> Producer:
         ended = self.coordinator.end(TID, *producer, commit=commit, version=self.version)
+        while isinstance(ended, Promise) and not ended.done():
+            self.broker.clock.advance()  # the loop's next turn
         after = ended if isinstance(ended, Producer) else await ended
         return after if self.version >= 2 else producer
 
@@ -164,14 +170,15 @@ def check(node: Node, story: Story) -> set[Ends]:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("durable", [False, True], ids=["kill", "power-cut"])
-def test_no_transaction_is_half_committed_wherever_the_broker_dies(version: int, durable: bool) -> None:
+@pytest.mark.parametrize("turns", [False, True], ids=["at-once", "in-turns"])
+def test_no_transaction_is_half_committed_wherever_the_broker_dies(version: int, durable: bool, turns: bool) -> None:
     known: set[Ends] = set()
     for changes in itertools.count():
         disk, ids, story = MemDisk(lambda: NOW_MS), itertools.count(1000), list[bool | None]()
         node = Node(disk, ids, version, durable=durable)
         disk.stop_after(changes)
         over = False
-        with suppress(PowerCut):
+        with suppress(PowerCut), slow(node.broker.clock) if turns else nullcontext():
             asyncio.run(play(node, story))
             over = True
         disk.stop_after(None)

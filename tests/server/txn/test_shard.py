@@ -18,7 +18,7 @@ from ottla.server.txn.state import State, Transaction
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import decode_records
 from tests.server.coordination.fakes import LaggingLog
-from tests.server.coordination.memory import CoordinatorClock
+from tests.server.coordination.memory import CoordinatorClock, slow
 
 T0, T1 = ("t", 0), ("t", 1)
 NONE, OFFLINE, GONE = ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -69,7 +69,8 @@ class Rig:
 @pytest.mark.parametrize("commit", [True, False])
 def test_an_end_is_decided_marked_and_complete_in_one_call(commit: bool) -> None:
     rig = Rig()
-    after = rig.shard.end(rig.decided(T1, T0, commit=commit))
+    after, marked = rig.shard.end(rig.decided(T1, T0, commit=commit))
+    assert marked is None
     ending, done = (State.PREPARE_COMMIT, State.COMPLETE_COMMIT) if commit else (State.PREPARE_ABORT, State.COMPLETE_ABORT)
     assert rig.written() == [("tx", ending), ("tx", done)]
     assert rig.markers == [("t", 0, Marker(7, 6, 3, commit, 2)), ("t", 1, Marker(7, 6, 3, commit, 2))]
@@ -231,6 +232,144 @@ def test_what_was_decided_is_completed_after_loading() -> None:
     list(again.shard.load(lambda: again.log.read(0), lambda: again.log.replicated(0)))
     assert again.markers == [("t", 0, Marker(7, 6, 3, False, 2))]
     assert (again.state("a"), again.state("b")) == (State.COMPLETE_ABORT, State.COMPLETE_COMMIT)
+
+
+# Markers in turns
+
+
+T2, T3 = ("t", 2), ("t", 3)
+
+
+def test_markers_are_written_in_turns_and_the_transaction_is_complete_after_the_last() -> None:
+    rig = Rig()
+    with slow(rig.clock):
+        after, marked = rig.shard.end(rig.decided(T2, T0, T1))
+        assert marked is not None
+        asked = rig.marked()
+        assert (rig.state(), rig.shard.rest) == (State.PREPARE_COMMIT, 1)
+        for _ in range(3):
+            assert not marked.done()
+            assert rig.written() == [("tx", State.PREPARE_COMMIT)]
+            rig.clock.next_round()
+            asked += rig.marked()
+    assert asked == [T0, T1, T2]
+    assert marked.done()
+    assert rig.written() == [("tx", State.PREPARE_COMMIT), ("tx", State.COMPLETE_COMMIT)]
+    assert (rig.shard.transactions["tx"], rig.shard.rest, rig.clock.waiting) == (after, 0, 0)
+
+
+def test_another_transaction_is_not_kept_waiting_by_the_markers_of_a_large_one() -> None:
+    rig = Rig()
+    with slow(rig.clock):
+        rig.shard.end(rig.decided(*(("t", number) for number in range(50))))
+        rig.shard.end(rig.decided(T0, name="small"))
+        rig.clock.next_round()
+        rig.clock.next_round()
+        rig.clock.next_round()
+    assert (rig.state(), rig.state("small")) == (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
+
+
+def test_an_unloaded_shard_writes_no_further_markers() -> None:
+    rig = Rig()
+    with slow(rig.clock):
+        _, marked = rig.shard.end(rig.decided(T0, T1))
+        rig.clock.next_round()
+        assert rig.marked() == [T0]
+        rig.shard.unload()
+        rig.clock.advance(1)
+    assert marked is not None
+    assert marked.done(), "whoever waits learns that this broker is no longer the coordinator"
+    assert (rig.marked(), rig.written(), rig.clock.waiting) == ([], [("tx", State.PREPARE_COMMIT)], 0)
+    again = Rig(rig.log)
+    list(again.shard.load(lambda: again.log.read(0), lambda: again.log.replicated(0)))
+    assert (again.marked(), again.state()) == ([T0, T1], State.COMPLETE_COMMIT), "and its successor writes all of them"
+
+
+def test_markers_after_loading_take_turns_too() -> None:
+    rig = Rig()
+    rig.codes = {T0: OFFLINE}
+    rig.shard.end(rig.decided(T0, T1))
+    again = Rig(rig.log)
+    with slow(again.clock):
+        list(again.shard.load(lambda: again.log.read(0), lambda: again.log.replicated(0)))
+        assert (again.marked(), again.shard.loading) == ([], False)
+        again.clock.next_round()
+        assert again.marked() == [T0]
+        again.clock.next_round()
+    assert again.state() is State.COMPLETE_COMMIT
+
+
+def test_another_coordinator_may_take_over_between_two_markers() -> None:
+    rig = Rig()
+    rig.later = {T0}
+    with slow(rig.clock):
+        rig.shard.end(rig.decided(T0, T1))
+        rig.clock.next_round()
+        rig.promised[T0].set_result(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+        rig.clock.advance(1)
+    assert (rig.marked(), rig.shard.rest, rig.state()) == ([T0], 0, State.PREPARE_COMMIT)
+
+
+def test_an_answer_and_an_attempt_between_two_markers_send_none_twice() -> None:
+    rig = Rig()
+    rig.later = {T0, T1, T2}
+    with slow(rig.clock):
+        rig.shard.end(rig.decided(T0, T1, T2, T3))
+        rig.clock.next_round()
+        rig.promised[T0].set_result(NONE)  # which arms the next attempt, for three partitions have no marker yet
+        rig.shard._try_again()
+        assert rig.marked() == [T0]
+        rig.clock.next_round()
+        rig.clock.next_round()
+        rig.clock.next_round()
+        assert rig.marked() == [T1, T2, T3]
+        assert rig.state() is State.PREPARE_COMMIT
+        rig.promised[T2].set_result(NONE)
+        rig.promised[T1].set_result(NONE)
+    assert (rig.state(), rig.shard.rest) == (State.COMPLETE_COMMIT, 0)
+
+
+def test_a_marker_whose_answer_comes_during_an_attempt_is_not_sent_again() -> None:
+    rig = Rig()
+    rig.codes, rig.later = {T0: OFFLINE}, {T1}
+    rig.shard.end(rig.decided(T0, T1))
+    rig.marked()
+    with slow(rig.clock):
+        rig.clock.advance(RETRY_SECONDS / 2)
+        rig.shard._try_again()
+        rig.promised[T1].set_result(NONE)
+        rig.clock.next_round()
+        rig.clock.next_round()
+    assert rig.marked() == [T0]
+
+
+def test_the_next_attempt_waits_for_the_end_of_the_one_before() -> None:
+    rig = Rig()
+    partitions = [("t", number) for number in range(20)]
+    rig.codes = dict.fromkeys(partitions, OFFLINE)
+    rig.shard.end(rig.decided(*partitions[:10], name="a"))
+    rig.shard.end(rig.decided(*partitions[10:], name="b"))
+    rig.marked()
+    with slow(rig.clock):
+        rig.clock.advance(RETRY_SECONDS)
+        assert rig.marked() == partitions, "each once"
+        assert rig.clock.waiting == 1
+        rig.clock.advance(RETRY_SECONDS)
+        assert rig.marked() == partitions
+    rig.codes = {}
+    rig.clock.advance(RETRY_SECONDS)
+    assert (rig.state("a"), rig.state("b"), rig.clock.waiting) == (State.COMPLETE_COMMIT, State.COMPLETE_COMMIT, 0)
+
+
+def test_what_no_step_foresees_is_reported() -> None:
+    rig = Rig()
+    with slow(rig.clock):
+        _, marked = rig.shard.end(rig.decided(T0))
+        rig.shard._write_marker = lambda topic, partition, marker: ErrorCode(int(""))
+        with pytest.raises(ValueError, match="invalid literal"):
+            rig.clock.next_round()
+    assert marked is not None
+    assert marked.failed
 
 
 # Passes

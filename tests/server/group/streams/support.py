@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from ottla.server.base.turns import at_once
 from ottla.server.group.cluster import Topic
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Client
@@ -131,6 +132,8 @@ class Member:
             if request.member_epoch < 0
             else protocol.group_heartbeat(request, Client("client", "/host"), 1)
         )
+        if answer.endpoints is not None:
+            answer.response.partitions_by_user_endpoint = at_once(answer.endpoints)
         self.epoch = answer.response.member_epoch
         if answer.response.active_tasks is not None:
             self.active = {each.subtopology_id: each.partitions for each in answer.response.active_tasks}

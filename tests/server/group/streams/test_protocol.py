@@ -130,6 +130,22 @@ def test_what_a_member_reported_is_kept_for_members_only() -> None:
     assert list(cluster.group.task_offsets) == ["m1"]
 
 
+def test_offsets_of_tasks_that_do_not_exist_are_not_kept() -> None:
+    cluster = Cluster()
+    one = Member(cluster, "m1")
+    unknown = [TaskOffset("x", 0, 1), TaskOffset("0", 3, 1), TaskOffset("0", -1, 1)]
+    one.join(READS_T)
+    one.own(task_offsets=[*unknown, TaskOffset("0", 2, 5)], task_end_offsets=unknown)
+    assert cluster.group.task_offsets == {"m1": ({"0": {2: 5}}, {})}
+    twice = [TaskOffset("x", 0, 1)] * 2
+    assert one.refused(task_offsets=twice) == ErrorCode.INVALID_REQUEST, "whether or not the task exists"
+    other = Cluster()
+    early = Member(other, "m1")
+    early.join(subtopology("0", "nowhere"))
+    early.own(task_offsets=[TaskOffset("0", 0, 5)])
+    assert other.group.task_offsets == {"m1": ({}, {})}, "there are no tasks as long as a source is missing"
+
+
 def test_a_member_that_gives_nothing_up_is_put_out() -> None:
     cluster = Cluster()
     one, two = Member(cluster, "m1"), Member(cluster, "m2")

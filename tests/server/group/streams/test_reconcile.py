@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import random
+import sys
 from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from ottla.server.group.errors import GroupError
+from ottla.server.group.streams import reconcile as reconciling
 from ottla.server.group.streams.member import MemberState, StreamsMember
 from ottla.server.group.streams.reconcile import Holders, reconcile
 from ottla.server.group.streams.tasks import NO_TASKS, HeldTasks, Tasks
@@ -192,3 +196,32 @@ def test_whatever_the_targets_every_member_arrives(seed: int) -> None:
         now = group.members[who]
         assert (now.state, now.epoch) == (MemberState.STABLE, epoch)
         assert now.held.as_tasks() == target[who]
+
+
+def _calls(count: int) -> int:
+    """Returns how many functions are called to swap the roles of two times so many tasks, but for those that ask whether a task
+    is free."""
+    first, second = {"0": frozenset(range(count))}, {"0": frozenset(range(count, 2 * count))}
+    before = member(epoch=3, held=HeldTasks({"0": dict.fromkeys(range(count), 3)}, second))
+    free = Holders(lambda name, partition: None, lambda name, partition: frozenset(), lambda name, partition: frozenset())
+    names: list[str] = []
+
+    def note(frame: FrameType, event: str, arg: object) -> None:
+        if event == "call" and frame.f_code.co_name in WORK:
+            names.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        after = reconcile(before, 4, Tasks(second, first), free, None)
+    finally:
+        sys.setprofile(None)
+    assert (after.state, after.held.standby) == (MemberState.UNREVOKED_TASKS, {"0": frozenset(range(2 * count))})
+    return len(names)
+
+
+WORK = {name for name, found in vars(reconciling).items() if name.startswith("_") and inspect.isfunction(found)}
+
+
+def test_many_tasks_change_their_roles_together() -> None:
+    """One by one, each takes a look at all: 9,900 took 1.7 s."""
+    assert _calls(10) == _calls(1_000)
