@@ -4,9 +4,10 @@ Kafka.
     python -m scripts.bench.stalls [--brokers ottla,kafka] [--attacks substring] [--docs]
 
 Attacks that need the same things to be there meet one broker, one after the other (stall_attacks.py, stall_rules.py,
-stall_states.py), and the next one a fresh broker if an attack was not answered. While it runs, a neighbour asks ApiVersions every
-two milliseconds (stall_neighbour.py); its longest wait, the attack's own time and the broker's peak of memory above what it had
-before make one row. A broker that closes the stranger's connection, or refuses, has answered, too: the row says what happened.
+stall_fetches.py, stall_states.py), and the next one a fresh broker if an attack was not answered. While it runs, a neighbour asks
+ApiVersions every two milliseconds (stall_neighbour.py); its longest wait, the attack's own time and the broker's peak of memory
+above what it had before make one row. A broker that closes the stranger's connection, or refuses, has answered, too: the row says
+what happened.
 
 With --docs the rows go into docs/stalls.json, where they replace older ones of the same name, and docs/stalls.md is written from
 that (stall_page.py). Not for CI, where tests/stalls/ counts the work of a turn instead. Takes about twenty minutes.
@@ -33,6 +34,7 @@ from compat_tests.wire import SILENT
 from compat_tests.wire import Connection as WireConnection
 from scripts.bench.compare import BROKERS
 from scripts.bench.stall_attacks import Attack, attacks
+from scripts.bench.stall_fetches import fetch_attacks
 from scripts.bench.stall_neighbour import Neighbour
 from scripts.bench.stall_page import Seen, add_rows
 from scripts.bench.stall_rules import rule_attacks
@@ -165,7 +167,7 @@ class Bench:
 def _measure_all(kind: str, directories: Path, wanted: str, *, add: bool) -> None:
     """Measures the attacks whose names contain `wanted`, and adds their rows to the docs if asked to."""
     bench = Bench(kind, directories)
-    for attack in (*attacks(), *rule_attacks(), *state_attacks()):
+    for attack in (*attacks(), *rule_attacks(), *state_attacks(), *fetch_attacks()):
         if wanted not in attack.name:
             continue
         try:
