@@ -14,8 +14,9 @@ from scripts.bench.stall_attacks import MIB, Attack, Frames, create, framed, pip
 
 WAITING: Final = 300
 PARTITIONS: Final = 1_000
-WAIT_MS: Final = 6_000
-PARKED_S: Final = 3.0
+WAIT_MS: Final = 10_000
+BETWEEN_S: Final = 0.01
+PARKED_S: Final = 2.0
 """After this all fetches wait: nothing in their protocol says so."""
 UNKNOWN: Final = 49_000
 """About as many partitions as one request may name."""
@@ -44,10 +45,12 @@ def woken() -> Frames:
     waiting = framed(sessionless("t", PARTITIONS, PARTITIONS, WAIT_MS), 12)
 
     def frames(connection: Connection) -> Iterator[bytes]:
-        if next(numbers) < WAITING:
+        number = next(numbers)
+        if number < WAITING:
+            time.sleep(number * BETWEEN_S)  # else it is measured how they come
             yield waiting
             return
-        time.sleep(PARKED_S)
+        time.sleep(WAITING * BETWEEN_S + PARKED_S)
         for _ in range(3):
             yield framed(produced({("t", 0): batch(b"v")}), 9)
 
@@ -62,14 +65,20 @@ def fetch_attacks() -> list[Attack]:
     )
     return [
         Attack(
-            "Produce of one record that wakes 300 fetches of 1,000 partitions, which end at the same time",
+            "Produce of one record that wakes 300 fetches of 1,000 partitions",
             woken(),
             create("t", PARTITIONS),
             connections=WAITING + 1,
         ),
         Attack(
+            "Fetch of 1,000 partitions, by 300 connections at the same time",
+            pipelined(lambda: sessionless("t", PARTITIONS, PARTITIONS, WAIT_MS), 12),
+            create("t", PARTITIONS),
+            connections=WAITING,
+        ),
+        Attack(
             "Fetch without a session of 49,000 partitions, of which one exists, by 30 connections",
-            pipelined(lambda: sessionless("t", UNKNOWN, 1, 2 * WAIT_MS), 12),
+            pipelined(lambda: sessionless("t", UNKNOWN, 1, WAIT_MS), 12),
             create("t"),
             connections=30,
             uses_up=True,
