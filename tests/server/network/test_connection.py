@@ -395,7 +395,6 @@ def test_connections_that_wait_for_their_turn_share_one() -> None:
             served.append(len(peer.dispatch.served))
             assert 1 <= served[-1] - served[-2] <= 5
         await peer.round()
-        assert peer.broker.clock.waiting == 0
 
     asyncio.run(run())
 
