@@ -33,7 +33,6 @@ from compat_tests.wire import SILENT
 from compat_tests.wire import Connection as WireConnection
 from scripts.bench.compare import BROKERS
 from scripts.bench.stall_attacks import Attack, attacks
-from scripts.bench.stall_groups import group_attacks
 from scripts.bench.stall_fetches import fetch_attacks
 from scripts.bench.stall_groups import group_attacks
 from scripts.bench.stall_members import member_attacks

@@ -55,7 +55,7 @@ from ottla.server.partitions.fetch_sessions import (
     Result,
     name_partitions,
 )
-from ottla.server.partitions.purgatory import Watch
+from ottla.server.partitions.purgatory import FEW_PARTITIONS, Watch
 from ottla.server.partitions.replica import Replica
 from ottla.server.partitions.roles import Follower, Leader
 from ottla.server.requests.request import Request
@@ -118,7 +118,8 @@ def handle(body: FetchRequest, request: Request) -> FetchResponse | Promise[Fetc
     response = fetch.attempt(last=body.max_wait_ms <= 0)
     if response is not None:
         return response
-    return request.broker.purgatory.watch(fetch.replicas(), body.max_wait_ms, fetch.attempt)
+    length = fetch.count_wait()
+    return request.broker.purgatory.watch(fetch.replicas(), body.max_wait_ms, fetch.attempt, length)
 
 
 def _begin(
@@ -195,6 +196,14 @@ class _Fetch:
     def is_long(self) -> bool:
         """Returns whether it asks for more partitions than are read in one step."""
         return len(self._fetching.partitions) > PARTITIONS_A_STEP
+
+    def count_wait(self) -> int:
+        """Has the connection count what the request keeps while it waits, if that is much and no session counts it. Returns for
+        how many partitions it waits."""
+        length = len(self._fetching.partitions)
+        if length > FEW_PARTITIONS:
+            self._request.session.hold(self._fetching.own_bytes)
+        return length
 
     def attempt(self, last: bool) -> FetchResponse | None:
         """Returns the answer, or None if it is worth waiting; the last attempt always returns one."""
@@ -293,7 +302,10 @@ class _Fetch:
                 self._request.broker.admission().leave(self._request)
                 quiet = attempt if attempt.is_quiet else None
                 del attempt  # it keeps segments open that may be deleted meanwhile
-                yield watch.change()
+                change = watch.change()
+                if not change.done():
+                    self.count_wait()
+                yield change
                 if watch.expired:
                     if quiet is not None and not watch.is_woken:
                         attempt = quiet

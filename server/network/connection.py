@@ -18,8 +18,9 @@ read) is counted over all connections. If there is no room for a frame to grow, 
 
 **Turns.** One read may hold thousands of small requests, and neither their answers nor the work for them need be small. When a
 turn has made TURN_BYTES of answers, or has taken TURN_NS, the answers go out, the frames behind are kept, and all other
-connections come first. So neither memory nor the latency of other clients depends on how much a client sends at once, or on
-whether it reads. Only a turn of several requests looks at the clock.
+connections come first. Connections that wait for their next turn share the time of one with each other, and with all other work
+that takes turns (`Turns` in server/base/clock.py). So neither memory nor the latency of other clients depends on how much clients
+send at once, or on whether they read. Only a turn of several requests looks at the clock.
 
 **Acknowledgements.** While an answer waits only for an acknowledgement, for instance an fsync, the Produce requests behind it are
 served, and their answers are queued (server/network/answer_queue.py). All other requests wait until the queue is empty.
@@ -38,7 +39,6 @@ import logging
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ottla.server.base.clock import TURN_NS
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.dispatch.route import Waiting
@@ -74,7 +74,6 @@ class Connection(Sending):
 
     __slots__ = (
         "_answer",
-        "_clock",
         "_held",
         "_max_queued",
         "_mutes",
@@ -84,6 +83,8 @@ class Connection(Sending):
         "_reading",
         "_small_frame",
         "_ticks",
+        "_turn_queued",
+        "_turns",
         "_view",
         "active",
         "host",
@@ -98,8 +99,9 @@ class Connection(Sending):
         self.serve = owner.dispatch.serve
         context = owner.context
         Sending.__init__(self, context)
-        self._clock, self._purgatory = context.clock, context.purgatory
-        self._ticks = context.clock.ticks_ns
+        self._purgatory = context.purgatory
+        self._ticks, self._turns = context.clock.ticks_ns, context.clock.turns
+        self._turn_queued = False
         buffers = context.buffers
         self._view = buffers.view
         self._small_frame = buffers.small_frame
@@ -209,7 +211,7 @@ class Connection(Sending):
                 if at == end:
                     self._take(frame, joins)
                     break
-                until = until or self._ticks() + TURN_NS
+                until = until or self._turns.first_until(self._ticks())
                 self._take(frame, joins)
                 if not self._resting and self._ticks() > until:
                     self._end_turn()
@@ -367,10 +369,12 @@ class Connection(Sending):
             self._flush()
         self._work_off_backlog()
 
-    def _work_off_backlog(self) -> None:
-        """Serves frames of the backlog until one has to wait or the turn ends, and reads again once the backlog is empty."""
+    def _work_off_backlog(self, until: int = 0) -> None:
+        """Serves frames of the backlog until one has to wait or the turn ends, at `until`, and reads again once the backlog is
+        empty. 0 is a turn that nobody has queued."""
         backlog = self._backlog
-        until = self._ticks() + TURN_NS
+        if backlog and not until:
+            until = self._turns.first_until(self._ticks())
         while backlog and not self._paused and not self._resting and not self._closing:
             frame = backlog[0]
             if self._answer is not None and not self._serve_queued(frame):
@@ -391,11 +395,18 @@ class Connection(Sending):
         if self._out:
             self._flush()
         self._resting = True
-        asyncio.get_running_loop().call_soon(self._begin_turn)
+        if not self._turn_queued:
+            self._turn_queued = True
+            self._turns.queue(self._clock, self._take_turn)
 
-    def _begin_turn(self) -> None:
-        self._resting = self._mutes > 0 or self._sends_later  # what is left to send goes first, and then this is called again
-        self._work_off_backlog()
+    def _take_turn(self, until: int) -> None:
+        self._turn_queued = False
+        self._begin_turn(until)
+
+    def _begin_turn(self, until: int = 0) -> None:
+        # What is left to send goes first, and then this is called again, as it is when a mute or the wait for a turn is over.
+        self._resting = self._mutes > 0 or self._sends_later or self._turn_queued
+        self._work_off_backlog(until)
 
     def _read_again(self) -> None:
         """Reads again, unless there is another reason not to."""

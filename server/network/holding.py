@@ -2,8 +2,9 @@
 (server/network/client_memory.py).
 
 That is the beginning of a frame, in `_partial` if it is small or in a buffer of its own if it is large; the backlog of whole
-frames that wait for the answer to an earlier one; a large request that is being answered in turns or in a thread; and the answers
-that the transport could not send. Every change of them goes through this class, which adds it to `ClientMemory.held`.
+frames that wait for the answer to an earlier one; a large request that is being answered in turns or in a thread, or what one
+that waits keeps, if that is more; and the answers that the transport could not send. Every change of them goes through this
+class, which adds it to `ClientMemory.held`.
 
 A Produce that is being validated or appended counts as well, however small it is, and so does a large request that a task carries
 out. Both go on if the client closes its connection, so they count until they are done: otherwise a client could send one after
@@ -162,6 +163,10 @@ class Holding(asyncio.BufferedProtocol):
         self._backlog_bytes += size
         self._memory.held += size
 
+    def hold(self, size: int) -> None:
+        """Counts so many bytes for the request that waits, or is about to, if its frame does not count for more."""
+        self._count_unanswered(max(size, self._unanswered))
+
     def _count_unanswered(self, size: int) -> None:
         """Notes that the answer to a large request of `size` bytes comes later, or, with 0, that it has come."""
         memory = self._memory
@@ -175,7 +180,7 @@ class Holding(asyncio.BufferedProtocol):
         if self._is_appending:
             self._hold_until_done(size, answer)
         else:
-            self._count_unanswered(size)
+            self.hold(size)
 
     def _hold_until_done(self, size: int, work: asyncio.Future[Any] | Promise[Any] | None) -> None:
         """Counts a request of `size` bytes until its work is done, even if the connection ends before. None is no work."""

@@ -34,6 +34,7 @@ class Sending(Holding):
     """The base class of a connection that sends what it has collected."""
 
     __slots__ = (
+        "_clock",
         "_closing",
         "_fd",
         "_out",
@@ -55,6 +56,7 @@ class Sending(Holding):
 
     def __init__(self, context: NetworkContext) -> None:
         Holding.__init__(self, context)
+        self._clock = context.clock
         self._out_bytes = 0  # bytes of answers in this turn
         self._out: list[Any] = []  # parts of answers that the transport does not have yet, with regions among them if `_regions`
         self._regions = False
@@ -64,7 +66,7 @@ class Sending(Holding):
         self._resting = False  # the turn is over and the next is scheduled, or the client is muted
         self._closing = False
 
-    def _begin_turn(self) -> None:
+    def _begin_turn(self, until: int = 0) -> None:
         raise NotImplementedError
 
     def _send_out(self) -> None:
@@ -118,16 +120,16 @@ class Sending(Holding):
                 sending.popleft()
 
     def _pump_later(self) -> None:
-        """Goes on with sending in the loop's next round, and serves nothing before that."""
+        """Goes on with sending in one of the loop's next rounds, and serves nothing before that."""
         if not self._sends_later:
             self._sends_later = self._resting = True
-            asyncio.get_running_loop().call_soon(self._pump_on)
+            self._clock.turns.queue(self._clock, self._pump_on)
 
-    def _pump_on(self) -> None:
+    def _pump_on(self, until: int) -> None:
         self._sends_later = False
         self._pump()
         if not self._sends_later:
-            self._begin_turn()
+            self._begin_turn(until)
 
     def _fail_sending(self, error: Exception) -> None:
         """Closes at once, because part of an answer has been sent and the rest cannot be."""

@@ -162,6 +162,11 @@ class FetchContext:
         self._create = create
         self._end = end
 
+    @property
+    def own_bytes(self) -> int:
+        """Returns about how much memory its partitions take that belong to no session."""
+        return 0 if self._session is not None else len(self.partitions) * PARTITION_BYTES
+
     def decide(self, results: Sequence[Result]) -> tuple[ErrorCode, int]:
         """Begins the session that the request asks for, or ends the one that it must not have, by what all its partitions were
         answered. Returns the error and the session's id for the answer.

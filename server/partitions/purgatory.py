@@ -10,6 +10,9 @@ it asks for, and a function that attempts to answer. It is driven by wakes:
   request inside its own.
 - A check that still finds too little watches the partitions again that had removed the operation; its deadline stays. The attempt
   at the deadline must return an answer.
+- One append may wake hundreds of fetches, and each may ask for hundreds of partitions. When checks have taken the time of one
+  turn, the rest is queued with all other work that takes turns (`Turns` in server/base/clock.py). Those of few partitions are
+  checked first, so that they do not wait for long ones. At its deadline a long one is scheduled like one that was woken.
 
 The answer is a `Promise`, which runs its callbacks at once, so a record reaches its consumer in the same turn of the loop that
 brought it. When the answer is no longer wanted, because the connection was closed, the promise is cancelled, and the operation
@@ -20,12 +23,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from ottla.server.base.clock import Clock
 from ottla.server.base.promise import Promise
 
 T = TypeVar("T")
+
+FEW_PARTITIONS: Final = 10
+"""An attempt about so many takes not much longer than its answer: about 0.03 ms."""
 
 
 class Watchable(Protocol):
@@ -38,29 +44,72 @@ class Watchable(Protocol):
 class Purgatory:
     """The checks that are due for the delayed operations of a broker, because something happened to what they watch."""
 
-    __slots__ = ("_checks", "clock")
+    __slots__ = ("_checks", "_is_queued", "_long_checks", "clock")
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self._checks: deque[Callable[[], None]] = deque()
+        self._long_checks: deque[Callable[[], None]] = deque()
+        self._is_queued = False
+        """Whether a turn for those that are left is queued."""
 
-    def watch(self, watched: Iterable[Watchable], max_wait_ms: int, attempt: Callable[[bool], T | None]) -> Promise[T]:
+    def watch(
+        self,
+        watched: Iterable[Watchable],
+        max_wait_ms: int,
+        attempt: Callable[[bool], T | None],
+        length: int | None = None,
+    ) -> Promise[T]:
         """Returns a promise of what `attempt(last)` returns. `attempt` is called after each change of one of `watched` until it
-        returns something other than None, and after `max_wait_ms` with `last` true, when it must do so.
+        returns something other than None, and after `max_wait_ms` with `last` true, when it must do so. `length` says about how
+        many things an attempt is, if they are not those watched.
         """
-        return DelayedOperation(self, list(watched), max_wait_ms, attempt).promise
+        listed = list(watched)
+        return DelayedOperation(self, listed, max_wait_ms, attempt, len(listed) if length is None else length).promise
 
-    def schedule(self, check: Callable[[], None]) -> None:
-        """Lets `check` be called once, by the next `run_checks` or in the event loop's next turn."""
-        if not self._checks:
+    def schedule(self, check: Callable[[], None], *, is_long: bool = False) -> None:
+        """Lets `check` be called once, by the next `run_checks`, in the event loop's next turn or, after many others, in one of
+        the next turns. One that `is_long` comes after those that are not."""
+        if not self._checks and not self._long_checks:
             self.clock.call_later(0, self.run_checks)
-        self._checks.append(check)
+        (self._long_checks if is_long else self._checks).append(check)
 
     def run_checks(self) -> None:
-        """Runs the checks that are scheduled now. Checks that these schedule in turn wait for the next run."""
-        for _ in range(len(self._checks)):
-            if self._checks:  # a check may itself have run the others
-                self._checks.popleft()()
+        """Runs the checks that are scheduled now, and queues what is left of them when one turn's time is over. Checks that these
+        schedule in turn wait for the next run."""
+        if self._long_checks or len(self._checks) > 1:
+            until = self.clock.turns.first_until(self.clock.ticks_ns())
+            try:
+                if self._run_some(self._checks, until) and not self._is_queued:  # else the long ones have their turns
+                    self._run_some(self._long_checks, until)
+            finally:
+                self._queue_rest()
+        elif self._checks:  # one needs no clock
+            self._checks.popleft()()
+
+    def _run_some(self, checks: deque[Callable[[], None]], until: int) -> bool:
+        """Runs those of the checks that are scheduled now, at least one; returns whether there was time for all."""
+        ticks = self.clock.ticks_ns
+        for _ in range(len(checks)):
+            if checks:  # a check may itself have run the others
+                checks.popleft()()
+                if ticks() > until:
+                    return False
+        return True
+
+    def _queue_rest(self) -> None:
+        if not self._is_queued and (self._checks or self._long_checks):
+            self._is_queued = True
+            self.clock.turns.queue(self.clock, self._take_turn)
+
+    def _take_turn(self, until: int) -> None:
+        """Runs some checks of both kinds, so that neither keeps the other from its turn."""
+        self._is_queued = False
+        try:
+            self._run_some(self._checks, until)
+            self._run_some(self._long_checks, until)
+        finally:
+            self._queue_rest()
 
 
 class Watch:
@@ -129,16 +178,23 @@ class Watch:
 class DelayedOperation(Generic[T]):
     """One waiting request. `promise` is kept with its answer."""
 
-    __slots__ = ("_attempt", "_check_scheduled", "_purgatory", "_timer", "_watched", "promise")
+    __slots__ = ("_attempt", "_check_scheduled", "_is_expired", "_is_long", "_purgatory", "_timer", "_watched", "promise")
 
     def __init__(
-        self, purgatory: Purgatory, watched: list[Watchable], max_wait_ms: int, attempt: Callable[[bool], T | None]
+        self,
+        purgatory: Purgatory,
+        watched: list[Watchable],
+        max_wait_ms: int,
+        attempt: Callable[[bool], T | None],
+        length: int,
     ) -> None:
         self.promise: Promise[T] = Promise()
         self._attempt = attempt
         self._purgatory = purgatory
         self._watched = watched
         self._check_scheduled = False
+        self._is_long = length > FEW_PARTITIONS
+        self._is_expired = False
         for watchable in watched:
             watchable.watchers[self] = self._wake
         self._timer = purgatory.clock.call_later(max_wait_ms / 1000, self._expire)
@@ -147,19 +203,22 @@ class DelayedOperation(Generic[T]):
     def _wake(self) -> None:
         if not self._check_scheduled:
             self._check_scheduled = True
-            self._purgatory.schedule(self._check)
+            self._purgatory.schedule(self._check, is_long=self._is_long)
 
     def _check(self) -> None:
         self._check_scheduled = False
         if self.promise.done():
             return
-        self._try(last=False)
+        self._try(last=self._is_expired)
         if not self.promise.done():
             for watchable in self._watched:
                 watchable.watchers.setdefault(self, self._wake)
 
     def _expire(self) -> None:
-        if not self.promise.done():
+        if self._is_long:  # there may be hundreds with the same deadline
+            self._is_expired = True
+            self._wake()
+        elif not self.promise.done():
             self._try(last=True)
 
     def _try(self, *, last: bool) -> None:

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
 
 
-class Mutes(Protocol):
+class Connected(Protocol):
     """Declares what a session needs of its connection."""
+
+    def hold(self, size: int) -> None:
+        """Counts so many bytes in the account of what clients hold, until the request that is being answered has its answer."""
+        ...
 
     def mute(self, throttle_time_ms: int) -> None:
         """Reads and serves no more requests for so many milliseconds."""
@@ -53,7 +57,7 @@ class Session:
         listener: str,
         client_host: str,
         client_port: int = 0,
-        connection: Mutes | None = None,
+        connection: Connected | None = None,
         principal: str = ANONYMOUS,
     ) -> None:
         self.listener = listener
@@ -80,6 +84,11 @@ class Session:
         """Stops reading from this client and serving it for so many ms, because it is over a quota, unless it has gone."""
         if self._connection is not None:
             self._connection.mute(throttle_time_ms)
+
+    def hold(self, size: int) -> None:
+        """Counts so many bytes that the request which is being answered takes while it waits, unless the client has gone."""
+        if self._connection is not None:
+            self._connection.hold(size)
 
     def on_close(self, callback: Callable[[Session], object]) -> None:
         """Calls back with this session once its connection is gone; at once if it already is."""

@@ -10,6 +10,9 @@ from ottla.server.base.clock import TURN_NS
 from ottla.server.base.promise import Promise
 from ottla.server.handlers import fetch as handler
 from ottla.server.handlers.fetch import PARTITIONS_A_STEP
+from ottla.server.partitions.fetch_sessions import PARTITION_BYTES
+from ottla.server.partitions.purgatory import FEW_PARTITIONS
+from ottla.server.requests.session import Session
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchRequest
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
@@ -263,6 +266,45 @@ def test_one_that_waits_keeps_no_other_long_request_waiting(broker: MemoryBroker
     assert isinstance(answer, Promise)
     assert not answer.done()
     assert admission._inside == {}
+
+
+class Connected:
+    """The network's side of a session: how much it was asked to count for the request that waits."""
+
+    def __init__(self) -> None:
+        self.held: list[int] = []
+
+    def hold(self, size: int) -> None:
+        self.held.append(size)
+
+    def mute(self, throttle_time_ms: int) -> None:
+        raise AssertionError
+
+
+@pytest.mark.parametrize(("count", "times"), [(FEW_PARTITIONS, 0), (FEW_PARTITIONS + 1, 1), (MANY, 1)])
+@pytest.mark.parametrize("epoch", [-1, 0])
+def test_what_a_request_of_many_keeps_while_it_waits_counts_whether_or_not_they_exist(
+    broker: MemoryBroker, count: int, times: int, epoch: int
+) -> None:
+    connection = Connected()
+    session = Session("PLAINTEXT", "127.0.0.1", connection=connection)
+    answer = handler.handle(many(count, max_wait_ms=500, session=(0, epoch)), broker.request(12, 1, session))
+    assert isinstance(answer, Promise)
+    assert connection.held == [count * PARTITION_BYTES] * times
+    broker.clock.advance(0.5)
+    assert answer.done()
+    assert connection.held == [count * PARTITION_BYTES] * times
+    handler.handle(many(count, max_wait_ms=0, session=(0, epoch)), broker.request(12, 1, session))
+    assert len(connection.held) == times
+
+
+def test_what_a_session_counts_is_not_counted_twice() -> None:
+    broker, connection = MemoryBroker({"t": MANY}), Connected()
+    session = Session("PLAINTEXT", "127.0.0.1", connection=connection)
+    begin = call(broker, "fetch", 12, many(session=(0, 0)))
+    more = fetch_request("t", {}, session=(begin.session_id, 1), max_wait_ms=500)
+    assert isinstance(handler.handle(more, broker.request(12, 1, session)), Promise)
+    assert sum(connection.held) == 0
 
 
 def test_what_a_follower_of_many_partitions_knows_is_looked_at_once_a_fetch() -> None:

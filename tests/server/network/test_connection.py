@@ -13,7 +13,10 @@ import random
 import pytest
 
 from ottla.log.disk.files import FileSlice
+from ottla.server.base.clock import TURN_NS
 from ottla.server.base.errors import CloseConnection
+from ottla.server.base.promise import Promise
+from ottla.server.dispatch.route import Waiting
 from ottla.server.network import connection as module
 from ottla.server.network import receive_buffers
 from ottla.server.network.connection import (
@@ -23,8 +26,10 @@ from ottla.server.network.connection import (
     TURN_BYTES,
     Connection,
 )
+from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
-from tests.server.network.peer import MAX_REQUEST, Peer, framed, turn
+from ottla.wire.primitives import Buffer
+from tests.server.network.peer import MAX_REQUEST, NO_BROKER, ROUTE, Peer, framed, turn
 
 # In
 
@@ -314,7 +319,7 @@ def test_one_read_of_many_requests_is_not_served_to_a_peer_that_does_not_read() 
         peer.dispatch.long[b"all"] = answer = b"r" * TURN_BYTES
         peer.send(framed(b"all") * 50)
         for _ in range(50):
-            await turn()
+            await peer.round()
             assert len(peer.transport.held) <= len(answer) + 4
             peer.transport.drain()
         assert peer.received() == [answer] * 50
@@ -331,11 +336,11 @@ def test_one_read_of_many_requests_is_served_in_turns_with_others() -> None:
         peer.send(framed(b"and this"))
         assert len(peer.received()) == 1
         asyncio.get_running_loop().call_soon(other.buffer_updated, peer.shared_holds(framed(b"me too")))
-        await turn()
+        await peer.round()
         assert transport.sent == framed(b"me too")
         assert len(peer.received()) <= 4
         while len(peer.received()) < 51:
-            await turn()
+            await peer.round()
         assert peer.received() == [answer] * 50 + [b"and this"]
 
     asyncio.run(run())
@@ -349,7 +354,7 @@ def test_answers_with_small_regions_count_with_what_a_request_costs() -> None:
         peer.dispatch.slices[b"some"] = FileSlice(peer.broker.disk.open("/data/s", create=True), 0, 0)
         peer.send(framed(b"most") + framed(b"some") * 3 + framed(b"more"))
         assert peer.dispatch.served == [b"most"] + [b"some"] * 3
-        await turn()
+        await peer.round()
         assert peer.dispatch.served[-1] == b"more"
 
     asyncio.run(run())
@@ -361,17 +366,75 @@ def test_requests_that_take_long_are_served_in_turns_with_others() -> None:
     async def run() -> None:
         peer = Peer()
         other, transport = peer.connect()
-        peer.dispatch.work = lambda request: peer.broker.clock.advance(0.002)
+        peer.dispatch.work = lambda request: peer.broker.clock.spend(0.002)
         peer.send(framed(b"none") * 4 + framed(b"slow") * 4)
         assert len(peer.dispatch.served) == 3
         asyncio.get_running_loop().call_soon(other.buffer_updated, peer.shared_holds(framed(b"me too")))
-        await turn()
+        await peer.round()
         assert transport.sent == framed(b"me too")
         assert peer.dispatch.served.index(b"me too") in (3, 6)
-        await turn()
+        await peer.round()
         assert peer.received() == [b"slow"] * 4
 
     asyncio.run(run())
+
+
+def test_connections_that_wait_for_their_turn_share_one() -> None:
+    """Otherwise forty that send requests faster than they are served would keep everybody else waiting for forty turns."""
+
+    async def run() -> None:
+        peer = Peer()
+        peer.dispatch.work = lambda request: peer.broker.clock.spend(TURN_NS / 4 / 1e9)
+        for number in range(10):
+            peer.connection, peer.transport = peer.connect(f"10.0.1.{number}")
+            peer.send(framed(b"slow") * 12)
+        served = [len(peer.dispatch.served)]
+        assert served == [5 + 9], "the first has a whole turn, and one request more"
+        while served[-1] < 10 * 12:
+            await peer.round()
+            served.append(len(peer.dispatch.served))
+            assert 1 <= served[-1] - served[-2] <= 5
+        await peer.round()
+
+    asyncio.run(run())
+
+
+def test_a_connection_waits_for_one_turn_at_a_time() -> None:
+    async def run() -> None:
+        peer = Peer()
+        peer.dispatch.work = lambda request: peer.broker.clock.spend(TURN_NS / 1e9)
+        peer.send(framed(b"slow") * 9)
+        assert len(peer.dispatch.served) == 2
+        for _ in range(3):
+            peer.connection.mute(1)
+            peer.broker.clock.spend(0.001)
+            peer.connection._unmute()
+        assert len(peer.dispatch.served) == 2
+        assert len(peer.broker.clock.turns._waiting) == 1
+
+    asyncio.run(run())
+
+
+def test_what_a_waiting_request_keeps_counts_until_it_is_answered() -> None:
+    peer = Peer()
+    small, kept = peer.buffers.small_frame, 3 * peer.buffers.small_frame
+    promises: list[Promise[bytes]] = []
+
+    def serve(frame: Buffer, session: Session) -> Waiting:
+        session.hold(kept)
+        promises.append(Promise())
+        return Waiting(promises[-1], ROUTE, Request(NO_BROKER, session, 3, 0, 0, None))
+
+    peer.connection.serve = serve
+    for size, counted in ((4, kept), (small + 1, kept), (2 * kept, 2 * kept)):
+        peer.send(framed(bytes(size)))
+        assert (peer.memory.held, peer.connection.held_bytes) == (counted, counted)
+        promises[-1].set_result(framed(b"done"))
+        assert peer.memory.held == 0
+    peer.send(framed(b"wait"))
+    peer.connection.connection_lost(None)
+    peer.connection.session.hold(kept)
+    assert peer.memory.held == 0
 
 
 def test_one_request_needs_no_clock() -> None:
@@ -386,13 +449,13 @@ def test_produce_requests_that_were_read_are_served_after_their_client_has_close
 
     async def run() -> None:
         peer = Peer()
-        peer.dispatch.work = lambda request: peer.broker.clock.advance(0.002)
+        peer.dispatch.work = lambda request: peer.broker.clock.spend(0.002)
         peer.send(framed(b"none") + framed(b"\0\0none") * 7)
         assert len(peer.dispatch.served) == 3
         assert peer.connection.eof_received()
         assert not peer.transport.closed
         while not peer.transport.closed:
-            await turn()
+            await peer.round()
         assert len(peer.dispatch.served) == 8
 
     asyncio.run(run())
@@ -418,7 +481,7 @@ def test_other_requests_are_not_served_after_their_client_has_closed() -> None:
     async def run() -> None:
         peer = Peer()
         assert not peer.connection.eof_received()
-        peer.dispatch.work = lambda request: peer.broker.clock.advance(0.002)
+        peer.dispatch.work = lambda request: peer.broker.clock.spend(0.002)
         peer.send(framed(b"slow") * 8)
         assert not peer.connection.eof_received()
 
@@ -432,7 +495,7 @@ def test_who_is_gone_before_its_next_turn_is_served_no_more() -> None:
         peer.send(framed(b"all") * 3)
         peer.connection.abort()
         peer.connection.connection_lost(None)
-        await turn()
+        await peer.round()
         assert len(peer.dispatch.served) == 1
 
     asyncio.run(run())

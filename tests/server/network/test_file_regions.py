@@ -14,7 +14,7 @@ from ottla.log.errors import StorageError
 from ottla.server.network.file_regions import PIECE_BYTES
 from ottla.server.network.sending import JOINED_BYTES, REGIONS_A_TURN
 from tests.fakes import MemoryBroker
-from tests.server.network.peer import Peer, framed, turn
+from tests.server.network.peer import Peer, framed
 
 
 def region(size: int) -> tuple[FileSlice, bytes]:
@@ -53,7 +53,7 @@ def test_an_answer_of_very_many_regions_is_sent_in_turns() -> None:
         peer.send(framed(b"many") + framed(b"behind"))
         sent = [0, len(peer.transport.sent)]
         while sent[-1] > sent[-2]:
-            await asyncio.sleep(0)
+            await peer.round()
             sent.append(len(peer.transport.sent))
         assert max(after - before for before, after in itertools.pairwise(sent)) <= REGIONS_A_TURN * (JOINED_BYTES + 20)
         assert peer.received() == [b"".join(data), b"behind"]
@@ -73,7 +73,7 @@ def test_what_comes_behind_many_regions_is_served_when_they_are_sent() -> None:
             if peer.connection._reading:
                 peer.send(framed(b"many") * 20)
             waiting.append(len(peer.connection._sending))
-            await asyncio.sleep(0)
+            await peer.round()
         assert 650 < max(waiting) <= 4 * 650
 
     asyncio.run(run())
@@ -86,7 +86,7 @@ def test_a_slow_peer_costs_one_piece_of_a_large_region() -> None:
         peer.dispatch.slices[b"fetch"] = part
         peer.transport.full = True
         peer.send(framed(b"fetch") + framed(b"behind"))
-        await turn()
+        await peer.round()
         pieces = 0
         while peer.transport.held:
             assert len(peer.transport.held) <= PIECE_BYTES + 100

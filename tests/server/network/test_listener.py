@@ -14,6 +14,7 @@ import pytest
 import uvloop
 
 from ottla.log.disk.files import FileSlice, OsDisk
+from ottla.server.base.clock import LoopClock
 from ottla.server.base.network import OsNetwork
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import NetworkContext
@@ -111,6 +112,7 @@ def test_large_regions_arrive_whole_also_at_a_slow_reader(loop: str, large: tupl
     part, data = large
 
     async def scenario(rig: Rig) -> None:
+        rig.listener.context.clock = LoopClock()  # what waits for its turn goes on by itself
         streams = await rig.connect(limit=2**14)
         reader, writer = streams
         writer.write(b"\0\0\0\1f\0\0\0\5after\0\0\0\1f")

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
+from ottla.server.base.clock import TURN_NS
 from ottla.server.base.promise import Promise
-from ottla.server.partitions.purgatory import Purgatory, Watch
+from ottla.server.partitions.purgatory import FEW_PARTITIONS, Purgatory, Watch
 from tests.fakes import ManualClock
 
 
@@ -159,6 +162,92 @@ def test_a_check_may_end_in_another_run() -> None:
     purgatory.schedule(lambda: looks.append("second"))
     purgatory.run_checks()
     assert looks == ["first", "second"]
+
+
+class Woken:
+    """Fetches that one partition wakes, of which each looks for a third of a turn, and notes its name."""
+
+    def __init__(self) -> None:
+        self.clock, self.partition, self.looks = ManualClock(), Partition(), list[str]()
+        self.purgatory = Purgatory(self.clock)
+
+    def look(self, name: str, last: bool) -> str | None:
+        self.looks.append(name)
+        self.clock.spend(TURN_NS / 3 / 1e9)
+        return name if last else None
+
+    def wait(self, length: int, *names: str) -> list[Promise[str]]:
+        return [self.purgatory.watch([self.partition], 500, partial(self.look, name), length) for name in names]
+
+    def seen(self) -> str:
+        seen, self.looks = "".join(self.looks), []
+        return seen
+
+    def rounds(self) -> list[str]:
+        """Lets the loop go on until all have looked; returns who did in each round."""
+        rounds = list[str]()
+        while not rounds or rounds[-1]:
+            self.clock.run_round()
+            rounds.append(self.seen())
+        return rounds[:-1]
+
+
+@pytest.mark.parametrize("length", [1, FEW_PARTITIONS + 1])
+def test_many_that_are_woken_at_once_take_turns(length: int) -> None:
+    woken = Woken()
+    woken.wait(length, *"abcdefghi")
+    woken.partition.grow()
+    woken.purgatory.run_checks()
+    assert woken.seen() == "abcd"
+    woken.purgatory.run_checks()  # another client's, who keeps nobody waiting for a whole turn
+    assert woken.seen() == ("e" if length == 1 else "")
+    assert woken.rounds() == (["fghi"] if length == 1 else ["efgh", "i"])
+    assert len(woken.partition.watchers) == 9
+    assert woken.clock.waiting == 9, "the deadlines"
+
+
+def test_long_ones_keep_no_short_one_waiting_and_come_to_their_turns() -> None:
+    woken = Woken()
+    woken.wait(FEW_PARTITIONS + 1, *"ABCDEF")
+    woken.wait(FEW_PARTITIONS, *"ab")
+    woken.partition.grow()
+    woken.purgatory.run_checks()
+    assert woken.seen() == "abAB"
+    woken.wait(1, *"cdefg")
+    woken.partition.grow()
+    assert woken.rounds() == ["abcdeC", "fgDE", "FAB"], "a before the turn, whose time it is for the others"
+
+
+def test_those_of_many_partitions_with_the_same_deadline_take_turns() -> None:
+    woken = Woken()
+    answers = woken.wait(FEW_PARTITIONS + 1, *"abcdefghi")
+    woken.clock.spend(0.5)
+    woken.clock.run_round()
+    assert woken.looks == [], "which timer is the last of them is not known"
+    assert woken.rounds() == ["abcd", "efgh", "i"]
+    assert [answer.result() for answer in answers] == list("abcdefghi")
+    assert (woken.partition.watchers, woken.clock.waiting) == ({}, 0)
+
+
+def test_one_check_needs_no_clock() -> None:
+    woken = Woken()
+    woken.wait(1, "a")
+    woken.partition.grow()
+    clock: Any = woken.clock
+    clock.ticks_ns = lambda: 1 // 0
+    woken.purgatory.run_checks()
+    assert woken.seen() == "a"
+
+
+def test_a_check_that_raises_keeps_no_other_from_its_turn() -> None:
+    woken = Woken()
+    fail: Any = lambda: 1 // 0  # noqa: E731
+    woken.purgatory.schedule(fail)
+    woken.wait(1, "a")
+    woken.partition.grow()
+    with pytest.raises(ZeroDivisionError):
+        woken.purgatory.run_checks()
+    assert woken.rounds() == ["a"]
 
 
 def test_a_watch_says_that_something_has_changed_since_it_was_last_asked() -> None:

@@ -27,6 +27,9 @@ class Client:
     def __init__(self) -> None:
         self.muted: list[int] = []
 
+    def hold(self, size: int) -> None:
+        pass
+
     def mute(self, throttle_time_ms: int) -> None:
         self.muted.append(throttle_time_ms)
 

@@ -8,10 +8,14 @@ from ottla.server.requests.session import Session
 
 
 class Network:
-    """A connection that notes how long it was muted for, each time."""
+    """A connection that notes how long it was muted for, and what it was asked to count, each time."""
 
     def __init__(self) -> None:
         self.muted: list[int] = []
+        self.held: list[int] = []
+
+    def hold(self, size: int) -> None:
+        self.held.append(size)
 
     def mute(self, throttle_time_ms: int) -> None:
         self.muted.append(throttle_time_ms)
@@ -46,6 +50,15 @@ def test_a_client_is_muted_while_it_is_connected() -> None:
     session.close()
     session.mute(30)
     assert network.muted == [20]
+
+
+def test_what_a_request_holds_counts_while_its_client_is_connected() -> None:
+    network = Network()
+    session = Session("PLAINTEXT", "127.0.0.1", connection=network)
+    session.hold(20)
+    session.close()
+    session.hold(30)
+    assert network.held == [20]
 
 
 def test_without_authentication_everybody_is_anonymous_and_of_unknown_software() -> None:
