@@ -3,10 +3,10 @@ Kafka.
 
     python -m scripts.bench.stalls [--brokers ottla,kafka] [--attacks substring] [--docs]
 
-Attacks that need the same things to be there meet one broker, one after the other (stall_*.py), and the next one a fresh broker if
-an attack was not answered. While it runs, a neighbour asks ApiVersions every two milliseconds (stall_neighbour.py); its longest
-wait, the attack's own time and the broker's peak of memory above what it had before make one row. A broker that closes the
-stranger's connection, or refuses, has answered, too: the row says what happened.
+Attacks that need the same things to be there meet one broker, one after the other (stall_*.py), and the next one a fresh
+broker if an attack was not answered. While it runs, a neighbour asks ApiVersions every two milliseconds (stall_neighbour.py);
+its longest wait, the attack's own time and the broker's peak of memory above what it had before make one row. A broker that
+closes the stranger's connection, or refuses, has answered, too: the row says what happened.
 
 With --docs the rows go into docs/stalls.json, where they replace older ones of the same name, and docs/stalls.md is written from
 that (stall_page.py). Not for CI, where tests/stalls/ counts the work of a turn instead. Takes about twenty minutes.

@@ -43,10 +43,12 @@ from ottla.server.partitions.fetch_answers import (
     add_hints,
     answer,
     by_topic,
+    code_for_version,
     find_divergence,
     is_quiet,
     note_fetch,
     refusal,
+    why_missing,
 )
 from ottla.server.partitions.fetch_sessions import (
     CachedPartition,
@@ -91,7 +93,6 @@ HINTS_SINCE: Final = 16
 REPLICA_STATE_SINCE: Final = 15
 FROM_FOLLOWERS_SINCE: Final = 11
 DEBUGGING: Final = -2
-STORAGE_ERROR_SINCE: Final = 6
 NO_REPLICA: Final = -1
 _CORRELATION_ID: Final = 4  # bytes
 _UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -244,7 +245,7 @@ class _Fetch:
                 attempt.quiet += 1
                 continue
             if replica is None:
-                why = self._why_missing(cached)
+                why = why_missing(cached, self._request.broker.metadata, self._request.broker.replicas, self._request.api_version)
                 data = refusal(cached.index, why, None if why is ErrorCode.INCONSISTENT_TOPIC_ID else [])
                 if data.error_code in _UNKNOWN:
                     is_lost = data.error_code == ErrorCode.UNKNOWN_TOPIC_ID and not self._follower
@@ -376,33 +377,6 @@ class _Fetch:
         replicas, topic = self._request.broker.replicas, cached.topic
         return replicas.get_by_id(topic, cached.index) if isinstance(topic, bytes) else replicas.get(topic, cached.index)
 
-    def _why_missing(self, cached: CachedPartition) -> ErrorCode:
-        broker, topic = self._request.broker, cached.topic
-        if isinstance(topic, bytes):
-            image = broker.metadata.topics_by_id.get(topic)
-            if image is None:
-                return self._why_topic_is_lost(cached)
-            topic = cached.name = image.name
-        return self._code_for_version(broker.replicas.why_missing(topic, cached.index))
-
-    def _why_topic_is_lost(self, cached: CachedPartition) -> ErrorCode:
-        """Returns the error for a topic id that does not exist any more.
-
-        A session remembers the topic's name, as in Kafka, and another topic may have that name now.
-        """
-        if cached.name is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        successor = self._request.broker.replicas.get(cached.name, cached.index)
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if successor is None else ErrorCode.INCONSISTENT_TOPIC_ID
-
-    def _code_for_version(self, code: ErrorCode) -> ErrorCode:
-        """Returns the code for the request's version: clients below v6 do not know that a storage error can be retried, and this
-        makes them look for another leader.
-        """
-        if code == ErrorCode.KAFKA_STORAGE_ERROR and self._request.api_version < STORAGE_ERROR_SINCE:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return code
-
     def _read(self, replica: Replica, asked: FetchPartition, max_bytes: int, *, min_one_batch: bool) -> PartitionData:
         """Returns what one partition has for this request: a region of its log and the log's watermarks, or an error."""
         log = replica.log
@@ -429,7 +403,7 @@ class _Fetch:
             replica.traffic.failed_fetches += 1
             if isinstance(error, CorruptRecord):
                 replica.log_damage(error)
-            return refusal(asked.partition, self._code_for_version(code_of(error)))
+            return refusal(asked.partition, code_for_version(code_of(error), self._request.api_version))
         return PartitionData(
             asked.partition,
             0,

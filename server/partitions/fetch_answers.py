@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from ottla.log.disk.files import FileSlice
     from ottla.log.partition import PartitionLog
     from ottla.server.metadata.image import MetadataImage
+    from ottla.server.partitions.replicas import Replicas
 
 NO_OFFSET: Final = -1
+STORAGE_ERROR_SINCE: Final = 6
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
@@ -151,6 +153,37 @@ def is_quiet(replica: Replica, cached: CachedPartition, follower: int, broker_ep
         return False
     replica.traffic.fetches += 1
     return True
+
+
+def why_missing(cached: CachedPartition, metadata: MetadataImage, replicas: Replicas, api_version: int) -> ErrorCode:
+    """Returns the error for a partition that this broker does not have, as a request of this version knows it."""
+    topic = cached.topic
+    if isinstance(topic, bytes):
+        image = metadata.topics_by_id.get(topic)
+        if image is None:
+            return _why_topic_is_lost(cached, replicas)
+        topic = cached.name = image.name
+    return code_for_version(replicas.why_missing(topic, cached.index), api_version)
+
+
+def _why_topic_is_lost(cached: CachedPartition, replicas: Replicas) -> ErrorCode:
+    """Returns the error for a topic id that does not exist any more.
+
+    A session remembers the topic's name, as in Kafka, and another topic may have that name now.
+    """
+    if cached.name is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    successor = replicas.get(cached.name, cached.index)
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if successor is None else ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def code_for_version(code: ErrorCode, api_version: int) -> ErrorCode:
+    """Returns the code as a request of this version knows it: clients below v6 do not know that a storage error can be retried,
+    and this makes them look for another leader.
+    """
+    if code == ErrorCode.KAFKA_STORAGE_ERROR and api_version < STORAGE_ERROR_SINCE:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return code
 
 
 def add_hints(results: Sequence[Result], metadata: MetadataImage, listener: str, *, addresses: bool) -> dict[int, NodeEndpoint]:
