@@ -20,7 +20,7 @@ MOST_OF_A_GROUP: Final = 2_000
 MOST_BYTES: Final = 8 * 1024 * 1024
 """So much the ids of all groups may take: more than 5,000 ids, if the names of their clients are short."""
 ID_BYTES: Final = 1_500
-"""What an id takes besides its characters: with its timers and its places in the tables of its group and of the broker."""
+"""The bytes that an id takes besides its characters, with its timers and its places in the tables of its group and of the broker."""
 
 
 class PendingId(Timer):
@@ -48,7 +48,7 @@ class PendingIds:
     def __init__(self) -> None:
         self.held_bytes = 0
         self.forgotten = 0
-        """How many ids were forgotten before their time, because there were too many."""
+        """The number of ids that were forgotten before their time, because there were too many."""
         self._held: dict[PendingId, None] = {}
 
     def hold(self, clock: Clock, member_id: str, timeout_ms: int, over: Callable[[], None]) -> PendingId:

@@ -51,7 +51,7 @@ class Purgatory:
         self._checks: deque[Callable[[], None]] = deque()
         self._long_checks: deque[Callable[[], None]] = deque()
         self._is_queued = False
-        """Whether a turn for those that are left is queued."""
+        """True while a turn for those that are left is queued."""
 
     def watch(
         self,

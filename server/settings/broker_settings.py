@@ -330,7 +330,7 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             "that clients have not read; a quarter each is for the partitions of fetch and share sessions, the latter at most "
             "half of that, and for the producer ids that partitions remember. When connections have used up their half, the "
             "broker stops reading from those whose requests grow; a request of the greatest length (`socket.request.max.bytes`) "
-            "may go beyond it. If that does not help for 5 s, it closes those that held the most for the longest. -1 is no limit.",
+            "may go beyond it. If that does not help for 5 s, it closes those that held the most the longest. -1 is no limit.",
         ),
         Setting(
             "ottla.producer.ids.per.partition",

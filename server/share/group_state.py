@@ -67,7 +67,7 @@ class ShareGroupState:
         self._image = image
         self._clock = clock
         self._under_way: dict[str, Promise[Any]] = {}
-        """What was begun last for a group, if that takes longer than a turn."""
+        """The work that was begun last for a group, if that takes longer than a turn."""
 
     def _in_order(self, group_id: str, steps: Steps[T]) -> T | Promise[T]:
         """Takes steps once all that were begun before for the same group are taken."""

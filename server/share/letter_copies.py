@@ -57,14 +57,14 @@ class LetterCopies:
         self._log = log
         self._workers = workers
         self._base_offset = self._next_offset = 0
-        """Where the batch that is open begins, and the offset behind it."""
+        """The offset at which the batch that is open begins, and the offset behind it."""
         self._windows: Iterator[tuple[bytes, int, int]] = iter(())
-        """What is left of that batch: bytes, and from where to where they are the whole records of a window."""
+        """The rest of that batch: bytes, and from where to where they are the whole records of a window."""
         self._window = b""
         self._found: list[_Found] = []
         """The records in the window."""
         self._at = 0
-        """How many of them were passed."""
+        """The number of them that were passed."""
 
     def read(self, offset: int) -> Steps[Copy]:
         """Makes steps that return what the record at `offset` holds, which must be behind all that were asked for before; NO_COPY

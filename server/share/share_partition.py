@@ -110,7 +110,7 @@ class SharePartition:
         """
         self._give_up = give_up
         self._giving_up: set[GivingUp] = set()
-        """What is being archived."""
+        """The records that are being archived."""
         self._archived = archived
         self._lost = lost
         self.key = key

@@ -99,7 +99,7 @@ class GivingUp:
     def __init__(self, runs: Sequence[GivenUp]) -> None:
         self.runs = runs
         self.is_over = False
-        """Whether nobody needs the dead letters that are left: it could not be stored, or the share partition is gone and will be
+        """True if nobody needs the dead letters that are left: it could not be stored, or the share partition is gone and will be
         loaded anew."""
 
 
