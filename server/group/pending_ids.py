@@ -20,7 +20,7 @@ MOST_OF_A_GROUP: Final = 2_000
 MOST_BYTES: Final = 8 * 1024 * 1024
 """So much the ids of all groups may take: more than 5,000 ids, if the names of their clients are short."""
 ID_BYTES: Final = 1_500
-"""The bytes that an id takes besides its characters, with its timers and its places in the tables of its group and of the broker."""
+"""The bytes that an id takes besides its characters, with its timers and its places in two tables."""
 
 
 class PendingId(Timer):

@@ -68,7 +68,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         self.refresh_at_ms = DUE_NOW
         """The time when its topics are checked again; it is DUE_NOW after one of them has changed."""
         self.assignment_failed_ms = 0
-        """The time at which a target could last not be made or written, so that this is not tried with every heartbeat; 0 if never."""
+        """The time at which a target could last not be made or written, so that not every heartbeat tries; 0 if never."""
         self._topics: Counter[str] = Counter()  # name -> members that named it
         self._regex_topics: Counter[str] = Counter()  # name -> expressions that matched it
         self._regex_members: Counter[str] = Counter()
