@@ -224,12 +224,13 @@ class MemoryBroker:
             optional_parts=optional_parts,
             existing_flushing=Flushing(self.clock, run_at_once),
             existing_workers=Workers(work_at_once),
+            existing_pattern_workers=Workers(work_at_once),
         )
 
     def hold_threads(self) -> Threads:
         """Lets what is to run in threads wait until the test says so."""
         threads = Threads()
-        self.context.existing_workers = Workers(threads.run)
+        self.context.existing_workers = self.context.existing_pattern_workers = Workers(threads.run)
         return threads
 
     def register_broker(self, broker_id: int, port: int) -> None:

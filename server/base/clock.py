@@ -20,7 +20,7 @@ TURN_NS: Final = int(SLICE_SECONDS * 1e9)
 """The same for one client, in ticks of the clock: a connection ends its turn then, and so does a request about many things
 (turns.py). Nothing is interrupted, so what takes longer by itself belongs in a thread."""
 FIRST_TURN_NS: Final = TURN_NS // 16
-"""The length of a request's first turn while others wait for their next one."""
+"""The length of a request's first turn while others wait for their next one, and of a turn if these are many."""
 
 
 class Cancellable(Protocol):
@@ -32,7 +32,8 @@ class Cancellable(Protocol):
 
 class Turns:
     """Holds the works that wait for their next turn. All of them together have TURN_NS in one round of the event loop, one after
-    the other, so that a hundred long requests keep everybody else waiting for no longer than one does."""
+    the other, so that a hundred long requests keep everybody else waiting for no longer than one does. They share it, so that
+    what is short is not behind a whole turn of each that is long."""
 
     __slots__ = ("_waiting",)
 
@@ -52,14 +53,16 @@ class Turns:
     def _run(self, clock: Clock) -> None:
         """Lets works go on until the round's time is over."""
         waiting, ticks = self._waiting, clock.ticks_ns
-        until = ticks() + TURN_NS
+        now = ticks()
+        until, share = now + TURN_NS, max(FIRST_TURN_NS, TURN_NS // len(waiting))
         try:
             for _ in range(len(waiting)):
                 try:
-                    waiting[0](until)
+                    waiting[0](min(until, now + share))
                 finally:
                     waiting.popleft()  # only now, so that `queue` sees that a round is under way
-                if ticks() > until:
+                now = ticks()
+                if now >= until:
                     break
         finally:
             if waiting:

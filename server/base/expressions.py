@@ -69,20 +69,32 @@ def weight(expression: bytes) -> int:
     return len(expression) + _REPETITIONS * repetitions + _CLASSES * len(_CLASS.findall(expression))
 
 
-def compile_expression(expression: str) -> Expression:
-    """Compiles an expression. Raises ExpressionError."""
+def compile_expression(expression: str, *, of_ascii: bool = False) -> Expression:
+    """Compiles an expression. Raises ExpressionError. It will only be matched with texts of ASCII if `of_ascii` is true: then its
+    program is a tenth as large where it has dots, which may stand for any character of Unicode otherwise."""
     encoded = expression.encode(errors="surrogatepass")
     if weight(encoded) > MAX_WEIGHT:
         raise ExpressionError(
             f"it is too long: it may have {MAX_WEIGHT:,} bytes, of which a repetition counts {_REPETITIONS + 1} and a class of "
             f"Unicode {_CLASSES + 1}"
         )
+    if of_ascii and expression.isascii():
+        try:
+            return _compile(encoded, in_latin1=True)
+        except ExpressionError:  # perhaps because it names a character that Latin-1 does not have, by its number
+            return _compile(encoded)
+    return _compile(encoded)
+
+
+def _compile(encoded: bytes, *, in_latin1: bool = False) -> Expression:
     import re2  # with the first expression
 
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True
     options.max_mem = MAX_MEMORY
+    if in_latin1:
+        options.encoding = re2.Options.Encoding.LATIN1
     try:
         pattern = re2.compile(encoded, options)
     except re2.error as error:

@@ -207,16 +207,20 @@ def run_in_thread(job: Callable[[], T], done: Callable[[asyncio.Future[T]], obje
 
 
 class Workers:
-    """Runs jobs that take too long for the event loop in threads, MAX_THREADS at a time, in the order in which they came.
+    """Runs jobs that take too long for the event loop in threads, `threads` at a time, in the order in which they came.
 
     `run` is `run_in_thread`, or what a test has in its place.
     """
 
     __slots__ = ("_free", "_run", "_waiting")
 
-    def __init__(self, run: Callable[[Callable[[], Any], Callable[[asyncio.Future[Any]], object]], None] = run_in_thread) -> None:
+    def __init__(
+        self,
+        run: Callable[[Callable[[], Any], Callable[[asyncio.Future[Any]], object]], None] = run_in_thread,
+        threads: int = MAX_THREADS,
+    ) -> None:
         self._run = run
-        self._free = MAX_THREADS
+        self._free = threads
         self._waiting: deque[tuple[Callable[[], Any], Promise[Any]]] = deque()
 
     def run(self, job: Callable[[], T]) -> Promise[T]:

@@ -135,3 +135,10 @@ def workers() -> Workers:
     from ottla.server.base.turns import Workers
 
     return Workers()
+
+
+def pattern_workers() -> Workers:
+    """Makes the pool for regular expressions: one thread."""
+    from ottla.server.base.turns import Workers
+
+    return Workers(threads=1)

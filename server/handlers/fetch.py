@@ -57,7 +57,7 @@ from ottla.server.partitions.fetch_sessions import (
     Result,
     name_partitions,
 )
-from ottla.server.partitions.purgatory import FEW_PARTITIONS, Watch
+from ottla.server.partitions.purgatory import Watch
 from ottla.server.partitions.replica import Replica
 from ottla.server.partitions.roles import Follower, Leader
 from ottla.server.requests.request import Request
@@ -89,6 +89,8 @@ TRAITS = Traits(
 
 PARTITIONS_A_STEP: Final = 1000
 """So many partitions are read before others may come first: 1 to 2 ms."""
+UNCOUNTED: Final = 10
+"""What a fetch of so many partitions keeps while it waits is not worth counting."""
 HINTS_SINCE: Final = 16
 REPLICA_STATE_SINCE: Final = 15
 FROM_FOLLOWERS_SINCE: Final = 11
@@ -202,7 +204,7 @@ class _Fetch:
         """Has the connection count what the request keeps while it waits, if that is much and no session counts it. Returns for
         how many partitions it waits."""
         length = len(self._fetching.partitions)
-        if length > FEW_PARTITIONS:
+        if length > UNCOUNTED:
             self._request.session.hold(self._fetching.own_bytes)
         return length
 

@@ -63,7 +63,7 @@ def _list(body: ListTransactionsRequest, request: Request) -> Steps[ListTransact
         if wanted(each):
             listed.append(TransactionState(each.transactional_id, each.producer_id, each.state.text))
     if pattern is not None:
-        ids = yield from matching(pattern, (each.transactional_id for each in listed), request.broker.workers)
+        ids = yield from matching(pattern, (each.transactional_id for each in listed), request.broker.pattern_workers)
         listed = [each for each in listed if each.transactional_id in ids]
     answer = coordinator.answer_about_all(
         ListTransactionsResponse(0, ErrorCode.NONE, unknown, listed),

@@ -93,6 +93,8 @@ class OptionalParts(Protocol):
 
     def workers(self) -> Workers: ...
 
+    def pattern_workers(self) -> Workers: ...
+
 
 @dataclass(slots=True, eq=False, repr=False)  # each of these methods takes half a millisecond of every start
 class BrokerContext:
@@ -156,8 +158,9 @@ class BrokerContext:
     existing_share_coordinator: ShareCoordinator | None = None
     """None until a request concerns share groups; see `share_coordinator`."""
     existing_share_persister: ShareCoordinator | SharePersister | None = None
-    existing_share_group_state: ShareGroupState | None = None
     """None until somebody needs the state of share groups; see `share_persister`."""
+    existing_share_group_state: ShareGroupState | None = None
+    """None until a share group begins in partitions, or ends in them; see `share_group_state`."""
     existing_latest_offsets: LatestOffsets | None = None
     """None until a share group is described whose partitions other brokers lead; see `latest_offsets`."""
     existing_share_partitions: SharePartitions | None = None
@@ -166,6 +169,8 @@ class BrokerContext:
     """None until an answer has to wait for an fsync; see `flushing`."""
     existing_workers: Workers | None = None
     """None until a request asks for more work than fits into a turn; see `workers`."""
+    existing_pattern_workers: Workers | None = None
+    """None until a client's regular expression meets long texts; see `pattern_workers`."""
 
     def admission(self) -> Admission:
         """Returns what admits requests about thousands of things; the first call makes it."""
@@ -246,3 +251,10 @@ class BrokerContext:
         if self.existing_workers is None:
             self.existing_workers = self.optional_parts.workers()
         return self.existing_workers
+
+    def pattern_workers(self) -> Workers:
+        """Returns what matches clients' regular expressions in a thread of their own, so that no Produce waits behind them; the
+        first call makes it."""
+        if self.existing_pattern_workers is None:
+            self.existing_pattern_workers = self.optional_parts.pattern_workers()
+        return self.existing_pattern_workers

@@ -14,8 +14,8 @@ from ottla.server.base.turns import Steps, take_steps
 from ottla.server.group.cluster import Cluster
 from ottla.server.group.consumer import regexes
 
-Matches = Mapping[str, frozenset[str]]
-"""The topics that each expression matches."""
+Matches = Mapping[str, frozenset[str] | None]
+"""The topics that each expression matches; None for one that this broker does not accept."""
 
 
 class RegexLookups:

@@ -7,6 +7,7 @@ a request becomes records), identity.py, heartbeat.py, departures.py, classic_me
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -31,6 +32,8 @@ from ottla.server.group.requests import Commit, Committer, Join, JoinAnswer, Lea
 from ottla.server.group.result import Result
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupResponse
+
+logger = logging.getLogger("ottla.server.group")
 
 
 def open_protocol(shard: ShardContext) -> ConsumerProtocol:
@@ -88,13 +91,23 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
         departures.fence(self._services, group_id, member_id, reason, in_epoch)
 
     def _record_matches(self, group_id: str, matches: Matches, version: int) -> None:
-        """Records the matches of expressions in that version of the metadata. The next lookup finds what has changed since."""
+        """Records the matches of expressions in that version of the metadata. The next lookup finds what has changed since. One
+        that is not accepted keeps the topics that it had where it was accepted: its members go on."""
         group = self._services.find(group_id)
         if group is None:
             return
         update, changed = GroupUpdate(self._services, group), False
         known = dict(group.regexes)
-        for expression, topics in matches.items():
+        for expression, found in matches.items():
+            topics = found
+            if topics is None:
+                topics = known[expression].topics if expression in known else frozenset()
+                logger.warning(
+                    "group %s: an expression that this broker does not accept keeps its %d topics, and gets no others: %.200s",
+                    group_id,
+                    len(topics),
+                    expression,
+                )
             if group.regex_members(expression):
                 changed |= expression not in known and bool(topics)
                 changed |= expression in known and known[expression].topics != topics

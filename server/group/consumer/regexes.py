@@ -25,7 +25,7 @@ NEVER: Final = -(2**63)
 def check_regex(expression: str) -> None:
     """Checks an expression. Raises GroupError INVALID_REGULAR_EXPRESSION."""
     try:
-        compile_expression(expression)
+        compile_expression(expression, of_ascii=True)
     except ExpressionError as error:
         shown = expression if len(expression) <= SHOWN else f"{expression[:SHOWN]}..."
         raise GroupError(
@@ -35,9 +35,9 @@ def check_regex(expression: str) -> None:
 
 def match(
     expressions: Iterable[str], topics: Iterable[str], may_see: Callable[[str], bool] | None = None
-) -> Steps[dict[str, frozenset[str]]]:
+) -> Steps[dict[str, frozenset[str] | None]]:
     """Makes steps that return the topics that each expression matches, of those that may be seen; `may_see` is None if all may.
-    An invalid expression, which only another program or an older broker can have written, matches none.
+    It is None for an expression that is not accepted, which only another broker or an older one can have written.
 
     A step is one topic, since a thousand members may each have an expression for ten thousand topics, and a topic with the
     longest name may take the largest expression 2 ms, and the worst one 18. A thread would take longer for all others.
@@ -48,13 +48,13 @@ def match(
             names.append(name)
         if may_see is not None:
             yield None
-    found: dict[str, frozenset[str]] = {}
+    found: dict[str, frozenset[str] | None] = {}
     for text in expressions:
         yield None
         try:
-            expression = compile_expression(text)
+            expression = compile_expression(text, of_ascii=True)
         except ExpressionError:
-            found[text] = frozenset()
+            found[text] = None
             continue
         matching: list[str] = []
         for name in names:

@@ -101,6 +101,7 @@ class NodeContext(BrokerContext):
     client_telemetry = _shared()
     flushing = _shared()
     workers = _shared()
+    pattern_workers = _shared()
     existing_admission = _shared()
     existing_client_telemetry = _shared()
     existing_groups = _shared()
@@ -112,3 +113,4 @@ class NodeContext(BrokerContext):
     existing_share_partitions = _shared()
     existing_flushing = _shared()
     existing_workers = _shared()
+    existing_pattern_workers = _shared()

@@ -40,6 +40,20 @@ def test_it_matches_whole_texts_in_any_language() -> None:
     assert at_once(steps) == {"t", "tt", "Äx"}
 
 
+@pytest.mark.parametrize("expression", ["t.*", "[^a]+", r"\w+x?", "(?i)TT", r"\pL*", r"[\x{212a}t]+", "ä?tt", "t(?P<n>t)?"])
+def test_it_matches_the_same_texts_of_ascii_when_it_knows_that_they_are(expression: str) -> None:
+    texts = ["t", "tt", "at", "K", "_x", "t.t", ""]
+    usual, of_ascii = compile_expression(expression), compile_expression(expression, of_ascii=True)
+    assert [of_ascii.matches(text) for text in texts] == [usual.matches(text) for text in texts]
+
+
+def test_an_expression_of_many_names_with_dots_is_accepted_for_topics() -> None:
+    names = [f"team{number:03}.orders.payment-{number:05}.v1" for number in range(240)]
+    with pytest.raises(ExpressionError):
+        compile_expression("|".join(names))
+    assert compile_expression("|".join(names), of_ascii=True).matches(names[17])
+
+
 @pytest.mark.parametrize(
     ("expression", "why"),
     [

@@ -9,9 +9,8 @@ import pytest
 from ottla.server.base.clock import TURN_NS
 from ottla.server.base.promise import Promise
 from ottla.server.handlers import fetch as handler
-from ottla.server.handlers.fetch import PARTITIONS_A_STEP
+from ottla.server.handlers.fetch import PARTITIONS_A_STEP, UNCOUNTED
 from ottla.server.partitions.fetch_sessions import PARTITION_BYTES
-from ottla.server.partitions.purgatory import FEW_PARTITIONS
 from ottla.server.requests.session import Session
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchRequest
@@ -281,7 +280,7 @@ class Connected:
         raise AssertionError
 
 
-@pytest.mark.parametrize(("count", "times"), [(FEW_PARTITIONS, 0), (FEW_PARTITIONS + 1, 1), (MANY, 1)])
+@pytest.mark.parametrize(("count", "times"), [(UNCOUNTED, 0), (UNCOUNTED + 1, 1), (MANY, 1)])
 @pytest.mark.parametrize("epoch", [-1, 0])
 def test_what_a_request_of_many_keeps_while_it_waits_counts_whether_or_not_they_exist(
     broker: MemoryBroker, count: int, times: int, epoch: int

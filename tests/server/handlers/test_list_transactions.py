@@ -32,7 +32,7 @@ class Asking:
         self.threads = Threads()
         workers = Workers(self.threads.run)
         broker: Any = SimpleNamespace(
-            clock=self.driver.clock, transaction_coordinator=lambda: self.driver.coordinator, workers=lambda: workers
+            clock=self.driver.clock, transaction_coordinator=lambda: self.driver.coordinator, pattern_workers=lambda: workers
         )
         self.request = Request(broker, Session("PLAINTEXT", "127.0.0.1"), 0, 2, 1, "c")
         for number, each in enumerate(ids):

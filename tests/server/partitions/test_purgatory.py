@@ -215,7 +215,20 @@ def test_long_ones_keep_no_short_one_waiting_and_come_to_their_turns() -> None:
     assert woken.seen() == "abAB"
     woken.wait(1, *"cdefg")
     woken.partition.grow()
-    assert woken.rounds() == ["abcdeC", "fgDE", "FAB"], "a before the turn, whose time it is for the others"
+    assert woken.rounds() == ["abcdefCg", "DEFA", "B"], "short ones have a look of their own, and both kinds have their turns"
+
+
+def test_a_short_one_does_not_wait_for_the_turn_of_long_ones() -> None:
+    woken = Woken()
+    woken.wait(FEW_PARTITIONS + 1, *"ABCDEFGHI")
+    woken.partition.grow()
+    woken.purgatory.run_checks()
+    assert woken.seen() == "ABCD"
+    other = Partition()
+    woken.purgatory.watch([other], 500, partial(woken.look, "a"), 1)
+    timers = woken.clock.waiting
+    other.grow()
+    assert woken.clock.waiting == timers + 1, "a look in the next round, whenever the turn comes"
 
 
 def test_those_of_many_partitions_with_the_same_deadline_take_turns() -> None:

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from ottla.server.base import expressions
 from ottla.server.base.turns import Steps, at_once
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.regexes import check_regex, match
@@ -17,7 +18,7 @@ from tests.server.group.consumer.beats import Beating
 
 def test_an_expression_matches_whole_names() -> None:
     found = at_once(match(["t", "t.*", "("], ["t", "tt", "at"]))
-    assert found == {"t": {"t"}, "t.*": {"t", "tt"}, "(": frozenset()}
+    assert found == {"t": {"t"}, "t.*": {"t", "tt"}, "(": None}
 
 
 def pauses(steps: Steps[object]) -> int:
@@ -72,6 +73,25 @@ async def test_a_lookup_that_takes_several_turns_ends() -> None:
     assert isinstance(group, ConsumerGroup)
     assert group.regexes["t|u"].topics == {"t", "u"}
     assert group.epoch == 2
+
+
+@in_loop
+async def test_an_expression_that_is_no_longer_accepted_keeps_its_topics(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be of before an update that brought a bound; its client does not send it again."""
+    driver = Beating()
+    driver.beat("m", subscribed_topic_names=None, subscribed_topic_regex="t|u")
+    driver.later(11)
+    group = driver.broker.groups.find("g")
+    assert isinstance(group, ConsumerGroup)
+    epoch = group.epoch
+    monkeypatch.setattr(expressions, "MAX_WEIGHT", 2)
+    driver.topic("v", 9, 1)
+    driver.beat("m", group.members["m"].epoch)
+    driver.later(11)
+    assert (group.regexes["t|u"].topics, group.epoch) == ({"t", "u"}, epoch)
+    assert "does not accept keeps its 2 topics" in caplog.text
 
 
 @in_loop
