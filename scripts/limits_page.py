@@ -132,7 +132,7 @@ SECTIONS: Final[dict[str, Section]] = {
                 "batches of `__consumer_offsets` that would hold what the members of a classic group bring: ids, and names and "
                 "metadata of their protocols; in no case more than `ottla.response.max.bytes`",
                 MOST_BATCHES,
-                "-1 UNKNOWN_SERVER_ERROR, which Kafka answers once the group's leader syncs",
+                "81 GROUP_MAX_SIZE_REACHED; Kafka finds out once the group's leader syncs, and answers -1",
             ),
             Fixed(
                 "topics in the subscriptions of a classic group's members",

@@ -90,7 +90,7 @@ TRAITS = Traits(
 PARTITIONS_A_STEP: Final = 1000
 """So many partitions are read before others may come first: 1 to 2 ms."""
 UNCOUNTED: Final = 10
-"""What a fetch of so many partitions keeps while it waits is not worth counting."""
+"""A fetch of so many partitions keeps too little while it waits to be counted."""
 HINTS_SINCE: Final = 16
 REPLICA_STATE_SINCE: Final = 15
 FROM_FOLLOWERS_SINCE: Final = 11

@@ -5,10 +5,10 @@
   MEMBER_ID_REQUIRED (KIP-394). v5 adds static members (KIP-345), v7 the protocol type in the answer, v8 a reason, which is
   logged. In v9 a leader that returns as the same static member skips the assignment.
 - Errors: 24 INVALID_GROUP_ID; 26 INVALID_SESSION_TIMEOUT; 23 INCONSISTENT_GROUP_PROTOCOL; 25 UNKNOWN_MEMBER_ID; 79
-  MEMBER_ID_REQUIRED; 81 GROUP_MAX_SIZE_REACHED; 82 FENCED_INSTANCE_ID; 42 INVALID_REQUEST for names that the group's record
-  cannot hold, and for more than 100 protocols; -1 UNKNOWN_SERVER_ERROR for more metadata than the members of a group may bring,
-  which Kafka answers once the leader syncs; and the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE
-  and 16 NOT_COORDINATOR.
+  MEMBER_ID_REQUIRED; 81 GROUP_MAX_SIZE_REACHED, also for more metadata than the members of a group may bring, which Kafka finds
+  out once the leader syncs (-1); 82 FENCED_INSTANCE_ID; 42 INVALID_REQUEST for names that the group's record cannot hold, and for
+  more than 100 protocols; and the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and 16
+  NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def handle(
             raise GroupError(ErrorCode.INVALID_SESSION_TIMEOUT)
         shard = groups.member_shard(body.group_id)
         if are_too_many(sum(len(each.metadata) for each in body.protocols), settings, request.broker.metadata):
-            raise GroupError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise GroupError(ErrorCode.GROUP_MAX_SIZE_REACHED)
         answer = shard.join(body.group_id, _join(body, request))
     except GroupError as error:
         return _refusal(body, request, error.code)

@@ -176,14 +176,15 @@ class SharePartition:
             self.advance()
 
     def _finish_archiving(self) -> None:
-        """Archives the records that Kafka left in the state ARCHIVING. Raises ShareError."""
+        """Archives the records that were left in the state ARCHIVING. Raises ShareError."""
         changes = Changes()
         limit = self.settings().delivery_count_limit
         for batch in self.batches:
             run = batch.whole
             if run.state is ARCHIVING:
                 changes.give_up(batch, run, rejected=run.delivery_count < limit)
-        self._write(changes)
+        if changes.rows:
+            self._write(changes)
 
     # Batches in flight
 
@@ -408,41 +409,40 @@ class SharePartition:
 
     # Applying changes
 
-    def _apply(self, changes: Changes) -> Promise[None] | None:
-        """Writes changes and follows them up. Raises ShareError if they cannot be written; the caller then undoes them. Returns a
-        promise if they are written later.
+    def _apply(self, changes: Changes, *, anyway: bool = False) -> Promise[None] | None:
+        """Writes changes and follows them up. Raises ShareError if they cannot be written; the caller then undoes them, unless
+        they are to take effect `anyway`. Returns a promise if they are written later.
         """
         if not changes.rows:
             return None
-        written = self._write(changes)
+        written = self._write(changes, anyway=anyway)
         self._after(changes)
         return written
 
     def _apply_anyway(self, changes: Changes, what: str) -> None:
         """Applies changes that are not undone if they cannot be written; the log then says `what` is not."""
         try:
-            self._apply(changes)
+            self._apply(changes, anyway=True)
         except ShareError as error:
             logger.warning("%r: cannot write that %s: %s", self, what, error)
             self._after(changes)
 
-    def _write(self, changes: Changes) -> Promise[None] | None:
-        if not changes.rows:
-            return None
+    def _write(self, changes: Changes, *, anyway: bool = False) -> Promise[None] | None:
         giving_up = GivingUp(changes.given_up)
         letters = self._give_up(giving_up) if giving_up.runs else None
         if letters is not None:
             changes.archive_later()
+            self._giving_up.add(giving_up)
+            letters.add_done_callback(partial(self._archive, giving_up))
         try:
             written = self._persister.write(
                 *self.key, self.state_epoch, self.leader_epoch, self.start, self.delivery_complete_count, changes.rows
             )
         except ShareStateError as error:
-            giving_up.is_over = True
+            if not anyway:
+                giving_up.is_over = True
+                self._giving_up.discard(giving_up)
             raise to_share_error(error) from error
-        if letters is not None:
-            self._giving_up.add(giving_up)
-            letters.add_done_callback(partial(self._archive, giving_up))
         answer = with_share_errors(written)
         if answer is not None:
             answer.add_done_callback(self._check_written)

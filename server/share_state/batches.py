@@ -21,7 +21,8 @@ class StateBatch(NamedTuple):
     last_offset: int
     delivery_count: int
     delivery_state: int
-    """0 is available, 2 acknowledged and 4 archived. Acquired (1) and archiving (3) are never kept."""
+    """0 is available, 2 acknowledged and 4 archived. 3 is archiving: its dead letters are being written. Acquired (1) is never
+    kept."""
 
     @property
     def lateness(self) -> tuple[int, int]:

@@ -164,8 +164,15 @@ class TransactionShard(CoordinatorShard[Change]):
     def _in_turns(self, steps: Steps[None]) -> Promise[None] | None:
         under_way = take_steps(steps, self.clock)
         if under_way is not None:
-            under_way.add_done_callback(lambda done: done.result())  # the loop reports what no step foresees
+            under_way.add_done_callback(self._report)
         return under_way
+
+    def _report(self, under_way: Promise[None]) -> None:
+        """Logs what no step foresees. It does not raise, since others wait for the same promise."""
+        try:
+            under_way.result()
+        except Exception:
+            self.logger.exception("markers are left unwritten until the coordinator is loaded anew")
 
     def _retry_later(self) -> None:
         if self._retry is None:

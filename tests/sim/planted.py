@@ -94,8 +94,8 @@ PLANTED: Final = (
         "stuck G1a",
         "server/txn/shard.py",
         (
-            "            code = self._write_marker(*partition, marker)\n",
-            "            code = self._write_marker(*partition, marker) if marker.committed else ErrorCode.NONE\n",
+            "        code = self._write_marker(*partition, marker)\n",
+            "        code = self._write_marker(*partition, marker) if marker.committed else ErrorCode.NONE\n",
         ),
     ),
     fault(
@@ -103,9 +103,9 @@ PLANTED: Final = (
         "lost-write",
         "server/txn/shard.py",
         (
-            "            code = self._write_marker(*partition, marker)\n",
-            "            half = marker if partition[1] == 0 else marker._replace(committed=False)\n"
-            "            code = self._write_marker(*partition, half)\n",
+            "        code = self._write_marker(*partition, marker)\n",
+            "        half = marker if partition[1] == 0 else marker._replace(committed=False)\n"
+            "        code = self._write_marker(*partition, half)\n",
         ),
     ),
     fault(

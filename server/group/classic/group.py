@@ -334,13 +334,15 @@ class ClassicGroup(Group):
             topics: set[str] = set()
             left = MOST_NAMES
             try:
-                for member in self.members.values():
-                    named = subscription_topics(member.metadata(self.protocol), left)
+                for metadata in {member.metadata(self.protocol) for member in self.members.values()}:
+                    named = subscription_topics(metadata, left)
                     left -= len(named)
                     topics.update(named)
                 self.subscribed_topics = frozenset(topics)
             except (struct.error, ValueError):
-                logger.info("group %s: cannot parse its subscriptions, so all of its offsets are kept", self.group_id)
+                logger.info(
+                    "group %s: its subscriptions are too long or unreadable, so all of its offsets are kept", self.group_id
+                )
 
     def is_subscribed(self, topic: str) -> bool:
         """Returns whether the group reads the topic. A consumer group with unknown subscriptions counts as reading all topics, so

@@ -35,7 +35,12 @@ def join(rebalance: Rebalance, group: ClassicGroup, request: Join) -> Result[Joi
     former = group.members.get(request.member_id or group.static_members.get(request.instance_id or "", ""))
     others = group.held_bytes - (0 if former is None else former.size)
     if rebalance.exceeds_limits(others + size_of(request.protocols)):
-        return _refused(request.member_id, ErrorCode.UNKNOWN_SERVER_ERROR)
+        refused = refused_join(request.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
+        if former is not None or request.member_id not in group.pending_joins:
+            return Result((), refused)
+        group.remove(request.member_id)  # or the others would wait for it
+        rest = rebalance.maybe_complete_join(group)
+        return Result(rest.records, refused, rest.on_append)
     if not _has_room(group, request.member_id, rebalance.settings.max_size):
         group.remove(request.member_id)
         rest = rebalance.maybe_complete_join(group)

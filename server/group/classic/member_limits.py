@@ -4,7 +4,8 @@ Only the leader of a group reads the metadata, but the coordinator keeps it in m
 that of the selected protocol in one batch. Kafka finds out only when it writes: a leader that syncs is then answered
 UNKNOWN_SERVER_ERROR. So a group may bring MOST_BATCHES times what a batch of `__consumer_offsets` holds, because members may have
 several protocols of which one is written, but never more than the longest answer (`ottla.response.max.bytes`). A JoinGroup beyond
-that is refused with UNKNOWN_SERVER_ERROR.
+that is refused with GROUP_MAX_SIZE_REACHED. Where they are compressed (`offsets.topic.compression.codec`), nobody knows how
+much a batch holds, and only the longest answer counts.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from ottla.server.group.cluster import Cluster
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.requests import MemberProtocol
 from ottla.server.metadata.names import CONSUMER_OFFSETS
+from ottla.wire.compression import NONE
 
 MOST_PROTOCOLS: Final = 100
 """So many protocols a member may have; clients have up to four."""
-MOST_NAMES: Final = 50_000
-"""So many topics may stand in the subscriptions of a group's members, together, for the coordinator to know which ones."""
+MOST_NAMES: Final = 100_000
+"""So many topics may stand in the subscriptions of a group's members, together, for the coordinator to know which ones.
+Subscriptions that are the same count once."""
 MOST_BATCHES: Final = 4
 SURELY_FITS: Final = 64 * 1024
 """So many bytes need no look at the settings."""
@@ -48,4 +51,4 @@ def _most(settings: GroupCoordinatorConfig, cluster: Cluster) -> int:
     answer = settings.broker.get("ottla.response.max.bytes", _USUAL_ANSWER)
     assert isinstance(batch, int)
     assert isinstance(answer, int)
-    return min(MOST_BATCHES * batch, answer)
+    return answer if settings.offsets_codec != NONE else min(MOST_BATCHES * batch, answer)

@@ -42,9 +42,16 @@ class RegexLookups:
     def _begin(self, group_id: str, steps: Steps[Matches], version: int) -> None:
         matches = take_steps(steps, self._clock)
         if isinstance(matches, Promise):
-            matches.add_done_callback(lambda done: self._end(group_id, done.result(), version))
+            matches.add_done_callback(lambda done: self._end_later(group_id, done, version))
         else:
             self._end(group_id, matches, version)
+
+    def _end_later(self, group_id: str, done: Promise[Matches], version: int) -> None:
+        try:
+            matches = done.result()
+        finally:  # after what no step foresees, which the loop reports, the group looks up again
+            self._running.discard(group_id)
+        self._end(group_id, matches, version)
 
     def _end(self, group_id: str, matches: Matches, version: int) -> None:
         self._running.discard(group_id)

@@ -40,9 +40,10 @@ class Topics:
         """Makes steps that return the ids of those topics that exist, in the order in which Kafka iterates over a set of these
         names, which are distinct."""
         present = [name for name in names if name in self._cluster.topics]
-        hashes = self._name_hashes
+        hashes: dict[str, int] = {}  # a topic that changes between two steps loses its place among those that are known
         for run in in_runs(present, NAMES_A_STEP):
-            hashes.update((name, string_hash(name)) for name in run if name not in hashes)
+            self._name_hashes.update((name, string_hash(name)) for name in run if name not in self._name_hashes)
+            hashes.update((name, self._name_hashes[name]) for name in run)
             yield None
         in_order = hash_order(sorted(present), lambda name: hashes[name], copied_capacity(len(names)))
         return self.ids(in_order)

@@ -77,19 +77,19 @@ class StatePartitions(NamedTuple):
         )
 
     def done(self, topics: ByTopic) -> StatePartitions:
-        """Returns the state in which these partitions are initialized."""
-        return self._replace(
-            initializing=_without(self.initializing, topics), initialized=_merged(self.initialized, topics)
-        )  # fmt: skip
+        """Returns the state in which those of these partitions that are still initializing are initialized; the others were
+        deleted meanwhile."""
+        done = _within(self.initializing, topics)
+        return self._replace(initializing=_without(self.initializing, topics), initialized=_merged(self.initialized, done))
 
     def failed(self, topics: ByTopic) -> StatePartitions:
         """Returns the state after the share coordinator refused these partitions, so that the next heartbeat tries again."""
         return self._replace(initializing=_without(self.initializing, topics))
 
     def deleting_topics(self, topics: Mapping[bytes, str]) -> StatePartitions:
-        """Returns the state in which these initialized topics are deleting."""
-        initialized = {topic_id: topic for topic_id, topic in self.initialized.items() if topic_id not in topics}
-        return self._replace(initialized=initialized, deleting={**self.deleting, **topics})
+        """Returns the state in which these topics are deleting."""
+        rest = self.without_topics(topics.keys())
+        return rest._replace(deleting={**self.deleting, **topics})
 
     def deleted(self, topic_ids: Collection[bytes]) -> StatePartitions:
         """Returns the state after the share coordinator has deleted these topics."""
@@ -143,6 +143,15 @@ def _merged(kept: ByTopic, new: ByTopic) -> ByTopic:
         former = merged.get(topic_id)
         merged[topic_id] = topic if former is None else topic._replace(partitions=former.partitions | topic.partitions)
     return merged
+
+
+def _within(kept: ByTopic, asked: ByTopic) -> ByTopic:
+    """Returns those of the partitions asked for that are kept."""
+    found = {}
+    for topic_id, topic in asked.items():
+        if topic_id in kept and (partitions := topic.partitions & kept[topic_id].partitions):
+            found[topic_id] = topic._replace(partitions=partitions)
+    return found
 
 
 def _without(kept: ByTopic, gone: ByTopic) -> ByTopic:

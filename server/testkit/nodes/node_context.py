@@ -109,6 +109,7 @@ class NodeContext(BrokerContext):
     existing_transaction_verifier = _shared()
     existing_share_coordinator = _shared()
     existing_share_persister = _shared()
+    existing_share_group_state = _shared()
     existing_latest_offsets = _shared()
     existing_share_partitions = _shared()
     existing_flushing = _shared()

@@ -81,8 +81,8 @@ def _regex(data: bytes) -> None:
     except GroupError:
         return
     found = at_once(match([expression, "t"], _TOPICS))
-    assert found["t"] == {"t"} or expression == "t"
-    assert found[expression] <= set(_TOPICS)
+    assert found["t"] == frozenset("t") or expression == "t"
+    assert (found[expression] or frozenset()) <= set(_TOPICS)
 
 
 @functools.cache

@@ -287,6 +287,7 @@ NOT_HERE = {
     "delete_acls": STALLS,
     "describe_acls": STALLS,
     "describe_client_quotas": STALLS,
+    "describe_delegation_token": "test_delegation_tokens.py",
     "describe_log_dirs": STALLS,
     "describe_transactions": STALLS,
     "describe_user_scram_credentials": STALLS,
@@ -303,6 +304,7 @@ NOT_HERE = {
     "read_share_group_state_summary": SHARE_STATE,
     "share_acknowledge": "test_share_in_turns.py",
     "share_fetch": "test_share_in_turns.py",
+    "streams_group_heartbeat": "its steps are in tests/server/group/streams/test_answers.py beside that module",
     "txn_offset_commit": STALLS,
     "write_share_group_state": SHARE_STATE,
 }

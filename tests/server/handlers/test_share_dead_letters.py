@@ -338,6 +338,27 @@ def test_letters_end_where_the_state_cannot_be_written() -> None:
     assert len(letters(broker)) == written
 
 
+def test_letters_go_on_where_locks_end_that_cannot_be_written() -> None:
+    """The end of a lock is not undone, so what it gave up does not stay in the state ARCHIVING."""
+    broker, persister = wanting()
+    make(broker)
+    broker.image.apply(ConfigRecord(32, GROUP, "share.delivery.count.limit", "2"))
+    produce(broker, "t", batch(MANY, value=b"v"), index=1)
+    member = Member(broker)
+    assert acquired(member.fetch([T1])) == {T1: [(0, MANY - 1, 1)]}
+    assert errors(member.acknowledge({T1: [(0, MANY - 1, [RELEASE])]})) == {T1: 0}
+    assert acquired(member.fetch()) == {T1: [(0, MANY - 1, 2)]}
+    slow(broker)
+    persister.refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    broker.clock.advance(30)
+    persister.refusal = None
+    broker.clock.advance()
+    assert offsets(letters(broker)) == list(range(MANY))
+    share = share_of(broker)
+    assert share is not None
+    assert (share.start, share.batches, share.is_archiving) == (MANY, [], False)
+
+
 def test_archiving_survives_that_its_end_cannot_be_written(caplog: pytest.LogCaptureFixture) -> None:
     broker, persister, _ = rejecting_many()
     persister.refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -111,6 +111,8 @@ def test_a_crash_before_the_directories_are_in_the_metadata() -> None:
         storage = disk()
         broker = await started(storage)
         assert broker.context is not None
+        assert broker.context.log_dirs is not None
+        broker.context.log_dirs._stopped = True  # or a slow machine makes one partition and assigns it before it makes the other
         await broker.context.controller.create_topics(CreateTopicsRequest([CreatableTopic("t", 2, 1)]), CALLER)
         await wait_for(broker.context.replicas.settled())
         partitions = broker.context.metadata.topics["t"].partitions.values()

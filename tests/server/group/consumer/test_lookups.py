@@ -21,7 +21,7 @@ def test_a_lookup_begins_after_the_request_and_reports_the_version_it_began_with
     assert found == []
     driver.broker.metadata.highest_offset += 1
     driver.clock.advance(0)
-    assert found == [("g", {"t": frozenset({"t"}), "[": frozenset(), "none": frozenset()}, version)]
+    assert found == [("g", {"t": frozenset({"t"}), "[": None, "none": frozenset()}, version)]
     assert not lookups.is_running("g")
 
 
@@ -35,5 +35,5 @@ def test_a_long_lookup_lets_others_run_between_its_steps() -> None:
     lookups.start("g", ["many-.*"])
     armed = driver.clock.armed
     driver.clock.advance(0)
-    assert len(found[0]["many-.*"]) == 20
+    assert len(found[0]["many-.*"] or ()) == 20
     assert driver.clock.armed - armed >= 10, "so many turns"

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Set
 from types import SimpleNamespace
 
+import pytest
+
+from ottla.server.base.turns import at_once
+from ottla.server.group.modern import topics as module
 from ottla.server.group.modern.topics import MANY_CHANGES, Topics
 from tests.server.coordination.memory import NODE_ID, TOPICS
 from tests.server.group.fakes import Broker
@@ -27,6 +31,19 @@ def test_a_hash_is_another_after_a_change() -> None:
     assert topics.hash_of(["t"]) == before, "it is kept"
     topics.changed("t")
     assert topics.hash_of(["t"]) != before
+
+
+def test_a_topic_may_change_between_two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "NAMES_A_STEP", 1)
+    topics = Topics(Broker().metadata, lambda changed: None)
+    undisturbed = at_once(topics.ids_in_hash_order(["t", "u"]))
+    steps = topics.ids_in_hash_order(["t", "u"])
+    for name in ("t", "u"):
+        next(steps)
+        topics.changed(name)
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert end.value.value == undisturbed
 
 
 def test_changes_are_reported_once_and_together() -> None:

@@ -52,6 +52,14 @@ def test_a_topic_that_is_begun_again_is_not_deleting_any_more() -> None:
     assert shown(state.begun({V: of("v", 3, since_ms=1)}).without_topics([U, V])) == ({}, {}, ["t"])
 
 
+def test_what_is_deleted_while_it_initializes_is_not_initialized_by_the_end_of_that() -> None:
+    begun = StatePartitions({}, {T: of("t", 0)}).begun({T: of("t", 0, 1, since_ms=1), U: of("u", 0, since_ms=1)})
+    deleting = begun.deleting_topics({T: "t"})
+    assert shown(deleting) == ({"u": [0]}, {}, ["t"])
+    for state, left in ((deleting, ["t"]), (deleting.deleted([T]), [])):
+        assert shown(state.done({T: of("t", 0, 1), U: of("u", 0)})) == ({}, {"u": [0]}, left)
+
+
 def test_what_a_record_says_begins_to_initialize_when_it_is_read() -> None:
     state = StatePartitions({T: of("t", 1, 0, since_ms=5)}, {U: of("u", 2)}, {V: "v"})
     value = state.record("g").value
