@@ -70,11 +70,9 @@ class StatePartitions(NamedTuple):
 
     def begun(self, topics: ByTopic) -> StatePartitions:
         """Returns the state in which these partitions are initializing and their topics no longer deleting."""
-        return StatePartitions(
-            _merged(self.initializing, topics),
-            self.initialized,
-            {topic_id: name for topic_id, name in self.deleting.items() if topic_id not in self.initializing | topics},
-        )
+        initializing = _merged(self.initializing, topics)
+        deleting = {topic_id: name for topic_id, name in self.deleting.items() if topic_id not in initializing}
+        return StatePartitions(initializing, self.initialized, deleting)
 
     def done(self, topics: ByTopic) -> StatePartitions:
         """Returns the state in which those of these partitions that are still initializing are initialized; the others were
