@@ -124,7 +124,7 @@ def main() -> int:
         except ValueError as error:
             parser.error(str(error))
         RESULTS.write_text(json.dumps(found, indent=1) + "\n")
-    return written_pages.main(None, pages, ["--check"] if given.check else [])
+    return written_pages.write_or_check(pages(), check=given.check)
 
 
 if __name__ == "__main__":

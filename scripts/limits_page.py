@@ -130,7 +130,8 @@ SECTIONS: Final[dict[str, Section]] = {
             Fixed("protocols of a member of a classic group", MOST_PROTOCOLS, "42 INVALID_REQUEST; Kafka has no limit"),
             Fixed(
                 "batches of `__consumer_offsets` that would hold what the members of a classic group bring: ids, and names and "
-                "metadata of their protocols; in no case more than `ottla.response.max.bytes`",
+                "metadata of their protocols (not where `offsets.topic.compression.codec` compresses them); in no case more "
+                "than `ottla.response.max.bytes`",
                 MOST_BATCHES,
                 "81 GROUP_MAX_SIZE_REACHED; Kafka finds out once the group's leader syncs, and answers -1",
             ),

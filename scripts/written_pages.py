@@ -35,10 +35,14 @@ def main(description: str | None, pages: Callable[[], Pages], given: Sequence[st
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is out of date")
     check = parser.parse_args(given).check
-    made = pages()
-    if check:
-        found = outdated(made)
-        print(f"out of date: {', '.join(found)}" if found else "up to date")
-        return 1 if found else 0
-    write(made)
-    return 0
+    return write_or_check(pages(), check=check)
+
+
+def write_or_check(pages: Pages, *, check: bool) -> int:
+    """Writes the pages, or says which are out of date. Returns the exit code."""
+    if not check:
+        write(pages)
+        return 0
+    found = outdated(pages)
+    print(f"out of date: {', '.join(found)}" if found else "up to date")
+    return 1 if found else 0

@@ -49,7 +49,10 @@ LOT: Final = 500
 """The number of requests that are sent before their answers are read, or of things that are made by one request."""
 SETTLE_S: Final = 60.0
 """The time that a broker has, before an attack begins, for what the attack needs."""
-SHARE_COORDINATOR: Final = 2
+GROUP: Final = 0
+"""The kinds of coordinators."""
+TRANSACTION: Final = 1
+SHARE: Final = 2
 MEMBER: Final = uuid_to_text(bytes(range(16)))
 Frames = Callable[[Connection], Iterator[bytes]]
 """Makes the frames of one connection, without their sizes; the connection is for what has to be asked first."""
@@ -90,6 +93,12 @@ def answered(connection: Connection, frames: list[bytes]) -> None:
     for _ in frames:
         answer = connection.receive(SETTLE_S)
         assert not isinstance(answer, str), answer
+
+
+def coordinated(connection: Connection, key_type: int, key: str) -> None:
+    """Waits until the coordinator of a key is there."""
+    asked = find_coordinator.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+    wait_for(lambda: connection.call(asked, 6, SETTLE_S).coordinators[0].error_code == 0, "no coordinator", SETTLE_S)
 
 
 def create(name: str, partitions: int = 1, **configs: str) -> Callable[[Connection], object]:
@@ -214,8 +223,7 @@ def group_of(offsets: int) -> Callable[[Connection], object]:
 
     def make(connection: Connection) -> None:
         create("committed", offsets)(connection)
-        asked = find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
-        wait_for(lambda: connection.call(asked, 4, SETTLE_S).coordinators[0].error_code == 0, "no coordinator", SETTLE_S)
+        coordinated(connection, GROUP, "g")
         partitions = [offset_commit.OffsetCommitRequestPartition(index, index, -1, "m" * 10) for index in range(offsets)]
         topics = [offset_commit.OffsetCommitRequestTopic("committed", partitions=partitions)]
         request = offset_commit.OffsetCommitRequest("g", -1, "", topics=topics)
@@ -242,21 +250,20 @@ def share_group_of(partitions: int) -> Callable[[Connection], object]:
     def make(connection: Connection) -> None:
         create("shared", partitions)(connection)
         topic_id = id_of("shared", connection)
-        key = f"g:{uuid_to_text(topic_id)}:0"
-        asked = find_coordinator.FindCoordinatorRequest(key_type=SHARE_COORDINATOR, coordinator_keys=[key])
-        wait_for(lambda: connection.call(asked, 6, SETTLE_S).coordinators[0].error_code == 0, "no coordinator", SETTLE_S)
+        coordinated(connection, SHARE, f"g:{uuid_to_text(topic_id)}:0")
         for first in range(0, partitions, LOT):
             indexes = range(first, min(partitions, first + LOT))
             states = [initialize_share_group_state.PartitionData(index, 1, 0) for index in indexes]
             begun = initialize_share_group_state.InitializeShareGroupStateRequest(
                 "g", [initialize_share_group_state.InitializeStateData(topic_id, states)]
             )
-            wait_for(partial(_has_begun, connection, begun), "the group does not begin", SETTLE_S)
+            wait_for(partial(has_begun, connection, begun), "the group does not begin", SETTLE_S)
 
     return make
 
 
-def _has_begun(connection: Connection, request: initialize_share_group_state.InitializeShareGroupStateRequest) -> bool:
+def has_begun(connection: Connection, request: initialize_share_group_state.InitializeShareGroupStateRequest) -> bool:
+    """Asks for a share group's state to begin; returns whether it has."""
     answer = connection.call(request, 0, SETTLE_S)
     return not any(each.error_code for result in answer.results for each in result.partitions)
 

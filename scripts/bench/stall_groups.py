@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, Final
 
 from compat_tests.wire import Connection
-from ottla.wire.messages import consumer_group_describe, consumer_group_heartbeat, find_coordinator, join_group
-from scripts.bench.stall_attacks import SETTLE_S, Attack, created, framed, pipelined
+from ottla.wire.messages import consumer_group_describe, consumer_group_heartbeat, join_group
+from scripts.bench.stall_attacks import GROUP, SETTLE_S, Attack, coordinated, created, framed, pipelined
 
 TOPICS: Final = 2_000
 MEMBERS: Final = 200
@@ -19,15 +19,9 @@ INTERVAL_S: Final = 1.2
 """A little more than the time between two assignments of a group, `group.consumer.assignment.interval.ms`."""
 
 
-def coordinated(connection: Connection) -> None:
+def coordinating(connection: Connection) -> None:
     """Waits until the broker coordinates groups."""
-    end = time.monotonic() + SETTLE_S
-    while True:
-        answer = connection.call(find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4, SETTLE_S)
-        if not answer.coordinators[0].error_code:
-            return
-        assert time.monotonic() < end, answer
-        time.sleep(0.1)
+    coordinated(connection, GROUP, "g")
 
 
 def joining(member: str) -> consumer_group_heartbeat.ConsumerGroupHeartbeatRequest:
@@ -38,7 +32,7 @@ def joining(member: str) -> consumer_group_heartbeat.ConsumerGroupHeartbeatReque
 def joined(connection: Connection) -> None:
     """Makes a group whose members all read the same topics, and lets the interval until the next assignment pass."""
     created(TOPICS)(connection)
-    coordinated(connection)
+    coordinating(connection)
     for number in range(MEMBERS):
         answer = connection.call(joining(f"m{number}"), 1, SETTLE_S)
         assert not answer.error_code, answer
@@ -62,7 +56,7 @@ def group_attacks() -> list[Attack]:
         Attack(
             f"JoinGroup {IDS:,} times, without joining",
             lambda _: iter([framed(classic_join(0), 5)] * IDS),
-            coordinated,
+            coordinating,
         ),
-        Attack("JoinGroup with 95 MB of metadata", pipelined(partial(classic_join, LARGE), 3), coordinated),
+        Attack("JoinGroup with 95 MB of metadata", pipelined(partial(classic_join, LARGE), 3), coordinating),
     ]

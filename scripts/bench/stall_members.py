@@ -10,13 +10,11 @@ from typing import Final
 from compat_tests.wire import Connection
 from ottla.wire.messages import (
     add_partitions_to_txn,
-    create_topics,
     end_txn,
-    find_coordinator,
     init_producer_id,
     streams_group_heartbeat,
 )
-from scripts.bench.stall_attacks import SETTLE_S, Attack, create, framed
+from scripts.bench.stall_attacks import GROUP, SETTLE_S, TRANSACTION, Attack, coordinated, create, created, framed
 
 WIDE: Final = 9_900
 """Partitions of a topic, about as many as a broker has by default."""
@@ -25,19 +23,11 @@ NARROW: Final = 1_000
 HEARTBEATS: Final = 10
 EPOCH: Final = 2
 """That of a group's first assignment."""
-TRANSACTION: Final = 1
-GROUP: Final = 0
-
-
-def _await_coordinator(connection: Connection, kind: int, key: str) -> None:
-    asked = find_coordinator.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-    while connection.call(asked, 4, SETTLE_S).coordinators[0].error_code:
-        """The internal topic is being made."""
 
 
 def _begun(connection: Connection) -> Iterator[bytes]:
     """Yields the end of a transaction that has WIDE partitions."""
-    _await_coordinator(connection, TRANSACTION, "t")
+    coordinated(connection, TRANSACTION, "t")
     while (begun := connection.call(init_producer_id.InitProducerIdRequest("t", 60_000), 4, SETTLE_S)).error_code:
         """The coordinator is loading."""
     producer = begun.producer_id, begun.producer_epoch
@@ -55,12 +45,9 @@ def _begun(connection: Connection) -> Iterator[bytes]:
 
 def _member(connection: Connection) -> None:
     """Makes topics, and a member that has all tasks of its group."""
-    for start in range(0, NARROW, 500):
-        topics = [create_topics.CreatableTopic(f"n{number}", 1, 1, [], []) for number in range(start, start + 500)]
-        answer = connection.call(create_topics.CreateTopicsRequest(topics, 60_000), 7, SETTLE_S)
-        assert not any(each.error_code for each in answer.topics), answer
+    created(NARROW)(connection)
     create("wide", WIDE)(connection)
-    _await_coordinator(connection, GROUP, "g")
+    coordinated(connection, GROUP, "g")
     while (answer := connection.call(_heartbeat(0), 0, SETTLE_S)).error_code:
         """The coordinator is loading."""
     while not answer.active_tasks:
@@ -72,7 +59,7 @@ def _member(connection: Connection) -> None:
 def _heartbeat(epoch: int) -> streams_group_heartbeat.StreamsGroupHeartbeatRequest:
     """Returns a heartbeat of the only member, which does not know any endpoints."""
     joins = epoch == 0
-    subtopology = streams_group_heartbeat.Subtopology("0", ["wide", *(f"n{number}" for number in range(NARROW))])
+    subtopology = streams_group_heartbeat.Subtopology("0", ["wide", *(f"many-{number}" for number in range(NARROW))])
     return streams_group_heartbeat.StreamsGroupHeartbeatRequest(
         group_id="g",
         member_id="m",

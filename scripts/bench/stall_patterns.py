@@ -9,13 +9,23 @@ from compat_tests.wire import Connection
 from ottla.wire.messages import (
     consumer_group_heartbeat,
     create_topics,
-    find_coordinator,
     get_telemetry_subscriptions,
     incremental_alter_configs,
     init_producer_id,
     list_transactions,
 )
-from scripts.bench.stall_attacks import LOT, SETTLE_S, Attack, Frames, answered, framed, pipelined
+from scripts.bench.stall_attacks import (
+    GROUP,
+    LOT,
+    SETTLE_S,
+    TRANSACTION,
+    Attack,
+    Frames,
+    answered,
+    coordinated,
+    framed,
+    pipelined,
+)
 
 CLIENT_METRICS: Final = 16
 IDS: Final = 20
@@ -28,15 +38,9 @@ WIDE: Final = "|".join(f".*[a{letter}].{{100}}[b{letter}]" for letter in "cdefgh
 LONG_NAME: Final = "ab" * 120
 
 
-def _coordinated(connection: Connection, key: str, key_type: int) -> None:
-    asked = find_coordinator.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-    while connection.call(asked, 4, SETTLE_S).coordinators[0].error_code:
-        """The internal topic is being made."""
-
-
 def _ids(connection: Connection) -> None:
     """Makes transactional ids of 200 characters."""
-    _coordinated(connection, "t", 1)
+    coordinated(connection, TRANSACTION, "t")
     for number in range(IDS):
         request = init_producer_id.InitProducerIdRequest(f"{LONG_NAME[:200]}{number}", 60_000)
         while connection.call(request, 4, SETTLE_S).error_code:
@@ -48,7 +52,7 @@ def _topics(connection: Connection) -> None:
     topics = [create_topics.CreatableTopic(f"{LONG_NAME}{number:05}", 1, 1, [], []) for number in range(TOPICS)]
     answer = connection.call(create_topics.CreateTopicsRequest(topics, 60_000), 7, SETTLE_S)
     assert not any(topic.error_code for topic in answer.topics)
-    _coordinated(connection, "g", 0)
+    coordinated(connection, GROUP, "g")
     (first, *_) = _looked_up("t", "first")(connection)
     answered(connection, [first])  # what a broker loads with its first group and its first expression is loaded now
 

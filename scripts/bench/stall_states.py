@@ -20,7 +20,6 @@ from ottla.wire.messages import (
     describe_topic_partitions,
     describe_user_scram_credentials,
     fetch,
-    find_coordinator,
     incremental_alter_configs,
     list_config_resources,
     list_groups,
@@ -29,7 +28,7 @@ from ottla.wire.messages import (
     offset_commit,
     offset_fetch,
 )
-from scripts.bench.stall_attacks import LOT, SETTLE_S, Attack, answered, framed, pipelined
+from scripts.bench.stall_attacks import GROUP, LOT, SETTLE_S, Attack, answered, coordinated, framed, pipelined
 
 SIZES: Final = (1_000, 10_000)
 MIB: Final = 1 << 20
@@ -55,9 +54,7 @@ def holding(count: int) -> Callable[[Connection], None]:
             for request, version in _made_together(lot):
                 answer = connection.call(request, version, SETTLE_S)
                 assert not isinstance(answer, str), (type(request).__name__, answer)
-        asked = find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
-        while connection.call(asked, 4, SETTLE_S).coordinators[0].error_code:
-            """The internal topic is being made."""
+        coordinated(connection, GROUP, "g")
         while connection.call(_commit("g", names[:1]), 8, SETTLE_S).topics[0].partitions[0].error_code:
             """The coordinator is loading."""
         for lot in _lots(names):

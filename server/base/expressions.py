@@ -6,14 +6,16 @@ where it weighs more than MAX_WEIGHT, its program needs more than MAX_MEMORY, or
 such bounds; its clients get the error of an expression that is not valid, which they know. Other groups are not captured.
 
 The binding holds Python's lock while it compiles, so that no thread would help there: MAX_WEIGHT bounds it to about eight
-milliseconds. It lets go of the lock while it matches, so a text that may take longer than a turn is matched in a thread
-(`matching`). Nothing is kept: RE2's binding has a cache of its own, which is emptied after each expression.
+milliseconds, twice that where it is tried for ASCII first. It lets go of the lock while it matches, so a text that may take
+longer than a turn is matched in a thread (`matching`). Nothing is kept: RE2's binding has a cache of its own, which is emptied
+after each expression.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -30,7 +32,8 @@ AT_ONCE: Final = 300_000
 """So many instructions times characters `matching` leaves to the event loop: a tenth of a millisecond as a rule, two at the
 worst. A topic's name, which is short, may take eight times as long with the largest program."""
 A_JOB: Final = 10_000_000
-"""So many are matched by one job in a thread, or one text if it alone takes more: the threads are shared with other clients."""
+"""So many are matched by one job in a thread, or one text if it alone takes more: other clients' expressions wait for the same
+thread."""
 
 _REPETITIONS: Final = 80
 _CLASSES: Final = 200
@@ -79,10 +82,8 @@ def compile_expression(expression: str, *, of_ascii: bool = False) -> Expression
             f"Unicode {_CLASSES + 1}"
         )
     if of_ascii and expression.isascii():
-        try:
+        with suppress(ExpressionError):  # it may name a character that Latin-1 does not have, by its number
             return _compile(encoded, in_latin1=True)
-        except ExpressionError:  # perhaps because it names a character that Latin-1 does not have, by its number
-            return _compile(encoded)
     return _compile(encoded)
 
 

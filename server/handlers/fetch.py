@@ -121,8 +121,8 @@ def handle(body: FetchRequest, request: Request) -> FetchResponse | Promise[Fetc
     response = fetch.attempt(last=body.max_wait_ms <= 0)
     if response is not None:
         return response
-    length = fetch.count_wait()
-    return request.broker.purgatory.watch(fetch.replicas(), body.max_wait_ms, fetch.attempt, length)
+    fetch.count_wait()
+    return request.broker.purgatory.watch(fetch.replicas(), body.max_wait_ms, fetch.attempt, fetch.length)
 
 
 def _begin(
@@ -196,17 +196,19 @@ class _Fetch:
         return [replica for replica in found if replica is not None]
 
     @property
+    def length(self) -> int:
+        """Returns the number of partitions that it asks for."""
+        return len(self._fetching.partitions)
+
+    @property
     def is_long(self) -> bool:
         """Returns whether it asks for more partitions than are read in one step."""
-        return len(self._fetching.partitions) > PARTITIONS_A_STEP
+        return self.length > PARTITIONS_A_STEP
 
-    def count_wait(self) -> int:
-        """Has the connection count what the request keeps while it waits, if that is much and no session counts it. Returns for
-        how many partitions it waits."""
-        length = len(self._fetching.partitions)
-        if length > UNCOUNTED:
+    def count_wait(self) -> None:
+        """Has the connection count what the request keeps while it waits, if that is much and no session counts it."""
+        if self.length > UNCOUNTED:
             self._request.session.hold(self._fetching.own_bytes)
-        return length
 
     def attempt(self, last: bool) -> FetchResponse | None:
         """Returns the answer, or None if it is worth waiting; the last attempt always returns one."""

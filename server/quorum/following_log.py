@@ -196,9 +196,9 @@ class FollowingLog:
                     self._voters = control.message
         else:
             records: list[WireStruct] = []
-            for at, record in enumerate(decoded, 1):
-                records.append(self._decode(record.value, header.base_offset + at - 1))
-                if at % RECORDS_A_STEP == 0:
+            for record in decoded:
+                records.append(self._decode(record.value, header.base_offset + len(records)))
+                if len(records) % RECORDS_A_STEP == 0:
                     yield
             for operation in self._transactions.feed(records):
                 image.apply_all(operation)

@@ -326,11 +326,11 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             268_435_456,
             -1,
             doc="How many bytes the broker may hold for clients in all. Half of it is for requests that have arrived in part, "
-            "requests that wait for the answer to an earlier one or that take long, sessionless fetches that wait, and answers "
-            "that clients have not read; a quarter each is for the partitions of fetch and share sessions, the latter at most "
-            "half of that, and for the producer ids that partitions remember. When connections have used up their half, the "
-            "broker stops reading from those whose requests grow; a request of the greatest length (`socket.request.max.bytes`) "
-            "may go beyond it. If that does not help for 5 s, it closes those that held the most the longest. -1 is no limit.",
+            "requests that wait for the answer to an earlier one or take long, sessionless fetches that wait, and answers not "
+            "read by clients; a quarter each is for the partitions of fetch and share sessions, the latter at most half of "
+            "that, and for the producer ids that partitions remember. When connections use up their half, the broker stops "
+            "reading from those whose requests grow; a request of the greatest length (`socket.request.max.bytes`) may go "
+            "beyond it. If that does not help for 5 s, it closes those that have held the most for the longest. -1 is no limit.",
         ),
         Setting(
             "ottla.producer.ids.per.partition",

@@ -33,7 +33,7 @@ from ottla.server.partitions.replica import Replica
 from ottla.server.share.letter_copies import NO_COPY, Copy, LetterCopies
 from ottla.server.share.share_group_config import ShareGroupConfig
 from ottla.server.share.states import GivenUp, GivingUp
-from ottla.server.share.waiting import wait_with_others
+from ottla.server.share.waiting import in_line, wait_with_others
 from ottla.wire.batch import HEADER_SIZE
 from ottla.wire.compression import CompressionError
 from ottla.wire.records import Header, Record, build_batch
@@ -93,7 +93,7 @@ class DeadLetters:
             return None
         copies = LetterCopies(source.log, self._workers) if settings.copies_dead_letters else None
         steps = self._write(_Letters(group_id, name, source, giving_up, copies))
-        taken = take_steps(steps if copies is None else self._in_line(steps), self._clock)
+        taken = take_steps(steps if copies is None else in_line(self._line, steps), self._clock)
         return taken if isinstance(taken, Promise) else None
 
     def _problem(self, name: str) -> str | None:
@@ -110,19 +110,6 @@ class DeadLetters:
         if not values["errors.deadletterqueue.auto.create.topics.enable"]:
             return f"topic {name} does not exist, and errors.deadletterqueue.auto.create.topics.enable is false"
         return None
-
-    def _in_line(self, steps: Steps[None]) -> Steps[None]:
-        """Takes steps once all who came before have taken theirs."""
-        turn: Promise[None] = Promise()
-        self._line.append(turn)
-        try:
-            if self._line[0] is not turn:
-                yield turn
-            yield from steps
-        finally:
-            self._line.remove(turn)
-            if self._line and not self._line[0].done():
-                self._line[0].set_result(None)
 
     def _write(self, letters: _Letters) -> Steps[None]:
         """Writes letters, batch by batch. Their topic may not exist yet, or its partitions may still have to be made."""

@@ -12,9 +12,10 @@ what was begun for it before has ended: if a group is deleted while it is initia
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.server.base.answers import chain_answer, map_answer, recover_answer
 from ottla.server.base.promise import Promise
@@ -23,7 +24,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
 from ottla.server.group.share.state_partitions import NOTHING
 from ottla.server.metadata.feature_levels import SHARE_VERSION
-from ottla.server.share.waiting import wait_with_others
+from ottla.server.share.waiting import in_line
 from ottla.server.share_state.errors import MAY_BE_GONE, ShareStateError
 
 if TYPE_CHECKING:
@@ -66,30 +67,20 @@ class ShareGroupState:
         self._coordinator = coordinator
         self._image = image
         self._clock = clock
-        self._under_way: dict[str, Promise[Any]] = {}
-        """The work that was begun last for a group, if that takes longer than a turn."""
+        self._under_way: dict[str, deque[Promise[None]]] = {}
+        """The work on each group: what is under way, and what waits for it."""
 
     def _in_order(self, group_id: str, steps: Steps[T]) -> T | Promise[T]:
         """Takes steps once all that were begun before for the same group are taken."""
-        before = self._under_way.get(group_id)
+        return take_steps(self._in_line(group_id, steps), self._clock)
 
-        def in_order() -> Steps[T]:
-            yield from wait_with_others(before)
-            return (yield from steps)
-
-        def end(done: Promise[Any]) -> None:
-            if self._under_way.get(group_id) is not done:
-                return
-            if before is None or before.done():
+    def _in_line(self, group_id: str, steps: Steps[T]) -> Steps[T]:
+        line = self._under_way.setdefault(group_id, deque())
+        try:
+            return (yield from in_line(line, steps))
+        finally:
+            if not line:
                 del self._under_way[group_id]
-            else:  # nobody wants these steps any more, and those before are still being taken
-                self._under_way[group_id] = before
-
-        taken = take_steps(in_order(), self._clock)
-        if isinstance(taken, Promise):
-            self._under_way[group_id] = taken
-            taken.add_done_callback(end)
-        return taken
 
     def initialize(
         self,
@@ -134,7 +125,7 @@ class ShareGroupState:
     def _delete(self, group_id: str, topics: Mapping[bytes, Iterable[int]]) -> Steps[Deleted]:
         coordinator = self._coordinator()
         wanted = [(topic_id, partition) for topic_id, partitions in topics.items() for partition in partitions]
-        errors = yield from _begin_each([partial(coordinator.delete, group_id, *each) for each in wanted])
+        errors = yield from _begin_each(partial(coordinator.delete, group_id, *each) for each in wanted)
         found: Deleted = dict.fromkeys(topics)
         for (topic_id, partition), error in zip(wanted, errors, strict=True):
             if error is not None:
@@ -224,12 +215,8 @@ class _Initialization:
     def _begin(self) -> Steps[Begun]:
         coordinator = self._coordinator()
         coordinator.has_topic()
-        begin = partial(coordinator.initialize, self._group_id)
-        return (
-            yield from _begin_each(
-                [partial(begin, topic_id, partition, self._state_epoch, offset) for topic_id, partition, offset in self._to_do]
-            )
-        )
+        begin, epoch = partial(coordinator.initialize, self._group_id), self._state_epoch
+        return (yield from _begin_each(partial(begin, topic_id, index, epoch, offset) for topic_id, index, offset in self._to_do))
 
     def _attempted(self, errors: Begun) -> None:
         tried, self._to_do = self._to_do, []

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import deque
+from typing import Any, TypeVar
 
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps
+
+T = TypeVar("T")
+
+
+def in_line(line: deque[Promise[None]], steps: Steps[T]) -> Steps[T]:
+    """Takes steps once all that came to the line before have come to their end."""
+    turn: Promise[None] = Promise()
+    line.append(turn)
+    try:
+        if line[0] is not turn:
+            yield turn
+        return (yield from steps)
+    finally:
+        line.remove(turn)
+        if line and not line[0].done():
+            line[0].set_result(None)
 
 
 def wait_with_others(promise: Promise[Any] | None) -> Steps[None]:

@@ -222,7 +222,7 @@ class TransactionCoordinator:
         def answer(_: None) -> Producer | Promise[Producer]:
             return shard.answer(Producer(after.producer_id, after.producer_epoch), decided.timeout_ms)
 
-        return answer(None) if marked is None else chain_answer(marked, answer)
+        return chain_answer(marked, answer)
 
     async def _fence(self, seen: Transaction) -> bool:
         """Aborts a transaction without its producer, if it has not changed since it was `seen`; returns whether it did. Raises

@@ -37,15 +37,15 @@ def main() -> int:
     parser.add_argument("--apis", default="", help="only APIs whose name contains this")
     parser.add_argument("--state", action="store_true", help="ask for all that a broker holds")
     parser.add_argument(
-        "--scale", type=int, default=20, help="so many times less of everything; two scales show what grows too fast"
+        "--scale", type=int, help="so many times less of everything, 20 by default; two scales show what grows too fast"
     )
     parser.add_argument("--time", action="store_true", help="measure time instead of counting work")
     arguments = parser.parse_args()
     sys.meta_path.insert(0, Sources())
     from tests.stalls.state import sweep_state
-    from tests.stalls.sweep import sweep
+    from tests.stalls.sweep import SCALE, sweep
 
-    scale = 1 if arguments.time else arguments.scale
+    scale = 1 if arguments.time else arguments.scale or SCALE
     found = sweep_state(scale) if arguments.state else sweep(arguments.apis, scale)
     for seen in found:
         print(json.dumps(seen), flush=True)

@@ -30,6 +30,13 @@ def _refused(member_id: str, error: ErrorCode) -> Result[JoinAnswer]:
     return Result((), refused_join(member_id, error))
 
 
+def _turn_away(rebalance: Rebalance, group: ClassicGroup, member_id: str, answer: JoinAnswer) -> Result[JoinAnswer]:
+    """Refuses a client with `answer` and removes it, or the others would wait for it."""
+    group.remove(member_id)
+    rest = rebalance.maybe_complete_join(group)
+    return Result(rest.records, answer, rest.on_append)
+
+
 def join(rebalance: Rebalance, group: ClassicGroup, request: Join) -> Result[JoinAnswer]:
     """Lets a client join `group`. The answer is parked until the join phase ends, unless it is known at once."""
     former = group.members.get(request.member_id or group.static_members.get(request.instance_id or "", ""))
@@ -38,14 +45,10 @@ def join(rebalance: Rebalance, group: ClassicGroup, request: Join) -> Result[Joi
         refused = refused_join(request.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
         if former is not None or request.member_id not in group.pending_joins:
             return Result((), refused)
-        group.remove(request.member_id)  # or the others would wait for it
-        rest = rebalance.maybe_complete_join(group)
-        return Result(rest.records, refused, rest.on_append)
+        return _turn_away(rebalance, group, request.member_id, refused)
     if not _has_room(group, request.member_id, rebalance.settings.max_size):
-        group.remove(request.member_id)
-        rest = rebalance.maybe_complete_join(group)
         answer = JoinGroupResponse(member_id="", error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
-        return Result(rest.records, answer, rest.on_append)
+        return _turn_away(rebalance, group, request.member_id, answer)
     if not group.supports(request.protocol_type, request.protocol_names):
         return _refused(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not request.member_id:

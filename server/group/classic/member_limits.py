@@ -4,8 +4,8 @@ Only the leader of a group reads the metadata, but the coordinator keeps it in m
 that of the selected protocol in one batch. Kafka finds out only when it writes: a leader that syncs is then answered
 UNKNOWN_SERVER_ERROR. So a group may bring MOST_BATCHES times what a batch of `__consumer_offsets` holds, because members may have
 several protocols of which one is written, but never more than the longest answer (`ottla.response.max.bytes`). A JoinGroup beyond
-that is refused with GROUP_MAX_SIZE_REACHED. Where they are compressed (`offsets.topic.compression.codec`), nobody knows how
-much a batch holds, and only the longest answer counts.
+that is refused with GROUP_MAX_SIZE_REACHED. Where batches are compressed (`offsets.topic.compression.codec`), nobody knows how
+much one holds, and only the longest answer counts.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ MOST_BATCHES: Final = 4
 SURELY_FITS: Final = 64 * 1024
 """So many bytes need no look at the settings."""
 _TOPIC_RESOURCE: Final = 2
-_BROKER_RESOURCE: Final = 4
-_USUAL_BATCH: Final = 1_048_588
 _USUAL_ANSWER: Final = 67_108_864
 
 
@@ -44,11 +42,11 @@ def are_too_many(size: int, settings: GroupCoordinatorConfig, cluster: Cluster) 
 
 
 def _most(settings: GroupCoordinatorConfig, cluster: Cluster) -> int:
-    batch = settings.broker.get("message.max.bytes", _USUAL_BATCH)
-    for resource, name in ((_BROKER_RESOURCE, "message.max.bytes"), (_TOPIC_RESOURCE, "max.message.bytes")):
-        text = cluster.config_of(resource, "" if resource == _BROKER_RESOURCE else CONSUMER_OFFSETS).get(name)
-        batch = int(text) if text is not None and text.isdecimal() else batch
+    from ottla.server.group.modern.group_configs import GroupConfigs  # only where somebody brings much
+
+    values = GroupConfigs(settings.broker, cluster)
+    own = cluster.config_of(_TOPIC_RESOURCE, CONSUMER_OFFSETS).get("max.message.bytes")
+    batch = int(own) if own is not None and own.isdecimal() else values.broker_number("message.max.bytes")
     answer = settings.broker.get("ottla.response.max.bytes", _USUAL_ANSWER)
-    assert isinstance(batch, int)
     assert isinstance(answer, int)
     return answer if settings.offsets_codec != NONE else min(MOST_BATCHES * batch, answer)

@@ -49,6 +49,16 @@ class ResolvedRegex(NamedTuple):
     timestamp_ms: int
 
 
+def topics_of(member: ConsumerMember, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
+    """Returns the topics that a member subscribes to by name or by its expression. An expression that was not looked up yet
+    matches nothing.
+    """
+    resolved = regexes.get(member.regex) if member.regex else None
+    if resolved is None or not member.topics:
+        return member.topics if resolved is None else resolved.topics
+    return member.topics | resolved.topics
+
+
 class ConsumerGroup(ModernGroup[ConsumerMember]):
     """A consumer group (see the module's docstring)."""
 
@@ -188,13 +198,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             if expression in self.regexes:
                 matched.subtract(self.regexes[expression].topics)
         return {*+names, *+matched}
-
-    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Returns the topics that a member subscribes to by name or by its expression. An expression that was not looked up yet
-        matches nothing.
-        """
-        resolved = self.regexes.get(member.regex) if member.regex else None
-        return member.topics if resolved is None else member.topics | resolved.topics
 
     def preferred_assignor(self, old: ConsumerMember | None = None, new: ConsumerMember | None = None) -> str | None:
         """Returns the assignor that most members ask for, or None if no member asks for one."""

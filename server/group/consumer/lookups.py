@@ -37,22 +37,16 @@ class RegexLookups:
         against those for which `may_see` is true, if there is one."""
         self._running.add(group_id)
         steps, version = regexes.match(sorted(expressions), self._cluster.topics, may_see), self._cluster.highest_offset
-        self._clock.call_later(0, lambda: self._begin(group_id, steps, version))
+        self._clock.call_later(0, lambda: self._begin(self._look_up(group_id, steps, version)))
 
-    def _begin(self, group_id: str, steps: Steps[Matches], version: int) -> None:
-        matches = take_steps(steps, self._clock)
-        if isinstance(matches, Promise):
-            matches.add_done_callback(lambda done: self._end_later(group_id, done, version))
-        else:
-            self._end(group_id, matches, version)
+    def _begin(self, lookup: Steps[None]) -> None:
+        under_way = take_steps(lookup, self._clock)
+        if isinstance(under_way, Promise):
+            under_way.add_done_callback(lambda done: done.result())  # the loop reports what no step foresees
 
-    def _end_later(self, group_id: str, done: Promise[Matches], version: int) -> None:
+    def _look_up(self, group_id: str, steps: Steps[Matches], version: int) -> Steps[None]:
         try:
-            matches = done.result()
-        finally:  # after what no step foresees, which the loop reports, the group looks up again
+            matches = yield from steps
+        finally:  # also after what no step foresees: the group looks up again
             self._running.discard(group_id)
-        self._end(group_id, matches, version)
-
-    def _end(self, group_id: str, matches: Matches, version: int) -> None:
-        self._running.discard(group_id)
         self._found(group_id, matches, version)

@@ -23,7 +23,7 @@ from ottla.server.base.clock import Clock
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, take_steps
 from ottla.server.group.consumer import records
-from ottla.server.group.consumer.group import ConsumerGroup, ResolvedRegex
+from ottla.server.group.consumer.group import ConsumerGroup, ResolvedRegex, topics_of
 from ottla.server.group.consumer.member import ConsumerMember, member_order
 from ottla.server.group.modern.assignor import (
     NOTHING_ASSIGNED,
@@ -73,13 +73,6 @@ class Snapshot(NamedTuple):
                 return False
         return topics.partitions_in(frozenset(chain.from_iterable(self.subscriptions()))) <= rest
 
-    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Returns what `ConsumerGroup.topics_of` does."""
-        resolved = self.regexes.get(member.regex) if member.regex else None
-        if resolved is None or not member.topics:
-            return member.topics if resolved is None else resolved.topics
-        return member.topics | resolved.topics
-
 
 def assign(group: Snapshot, topics: Topics, assignor: Assignor) -> Steps[GroupAssignment]:
     """Makes steps that return the assignment. They raise AssignorError if there can be none."""
@@ -95,7 +88,7 @@ def _spec(group: Snapshot, topics: Topics) -> Steps[GroupSpec]:
     specs: dict[str, MemberSpec] = {}
     for member_id in member_order(group.members):
         member = group.members[member_id]
-        wanted = group.topics_of(member)
+        wanted = topics_of(member, group.regexes)
         if wanted not in ids:
             ids[wanted] = yield from topics.ids_in_hash_order(wanted)
         former = group.former.get(member_id, NOTHING_ASSIGNED)

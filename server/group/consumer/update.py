@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 
 from ottla.server.base.turns import at_once
 from ottla.server.group.consumer import records
-from ottla.server.group.consumer.group import ConsumerGroup
+from ottla.server.group.consumer.group import ConsumerGroup, topics_of
 from ottla.server.group.consumer.member import ConsumerMember, MemberState, member_order
 from ottla.server.group.consumer.reconcile import Owned, Situation, reconcile
 from ottla.server.group.consumer.regexes import LEAST_INTERVAL_MS, check_regex, last_lookup_ms, last_version
@@ -194,7 +194,7 @@ class GroupUpdate:
         """
         if not changed and member.is_reconciled_to(target.epoch):
             return member
-        subscribed: Collection[bytes] = frozenset(self.services.topics.ids(self.group.topics_of(member)))
+        subscribed: Collection[bytes] = frozenset(self.services.topics.ids(topics_of(member, self.group.regexes)))
         situation = Situation(target.epoch, target.assignment, subscribed, changed, self.group.epoch_of, owned)
         led = reconcile(member, situation)
         if led != member:

@@ -2,8 +2,8 @@
 
 A partition is a topic id (16 bytes) and an index. An assignment is `{topic id: partitions}` without empty sets. A GroupSpec has
 the members of the group, in order, and the partitions to assign; an assignor returns an assignment for every member that gets
-one. It works in steps, since that may take long. It changes nothing that it was given, and depends on neither clock nor network:
-the same GroupSpec leads to the same answer.
+one. Those of consumer groups work in steps, since that may take long. An assignor changes nothing that it was given, and depends
+on neither clock nor network: the same GroupSpec leads to the same answer.
 """
 
 from __future__ import annotations

@@ -16,12 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import ClassVar, Final, NamedTuple
 
+from ottla.server.base.turns import at_once
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.modern.assignor import Assignment, AssignorError, GroupSpec, MemberSpec
 from ottla.server.group.modern.epochs import DUE_NOW, JOINING_EPOCH, LEAVING_EPOCH, LOOK_AGAIN_MS
 from ottla.server.group.modern.group_configs import GroupConfigs
-from ottla.server.group.modern.java_order import copied_capacity, hash_order, string_hash
+from ottla.server.group.modern.java_order import hash_order, string_hash
 from ottla.server.group.modern.target import changed_targets
 from ottla.server.group.modern.timers import MemberTimers
 from ottla.server.group.modern.topics import Topics
@@ -247,7 +248,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         return epoch, assigned.get(member_id, {})
 
     def _topic_ids(self, member: ShareMember) -> list[bytes]:
-        return self._topics.ids(hash_order(sorted(member.topics), string_hash, copied_capacity(len(member.topics))))
+        return at_once(self._topics.ids_in_hash_order(member.topics))
 
     def _lead(self, update: _Update, epoch: int, target: Assignment, *, subscription_changed: bool) -> ShareMember:
         """Returns the member after this update, and records it: it gets its target, as far as it subscribes to the topics."""

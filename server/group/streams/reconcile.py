@@ -80,21 +80,22 @@ def _next(
 ) -> StreamsMember:
     held = member.held
     blocks = _Blocks(member, holders)
-    active = _difference(_without_epochs(held.active), target.active, blocks.active)
+    mine = _without_epochs(held.active)
+    active = _difference(mine, target.active, blocks.active)
     standby = _difference(held.standby, target.standby, blocks.standby)
     warmup = _difference(held.warmup, target.warmup, blocks.warmup)
-    _grant(standby, _without_epochs(held.active))
+    _grant(standby, mine)
     _drop(standby.lost, _grant(warmup, held.standby))
     _drop(warmup.lost, _grant(standby, held.warmup))
-    for copies, change in ((held.standby, standby), (held.warmup, warmup)):
-        _drop(change.lost, _promoted(copies, target.active))
+    promoted = [(change, _common(copies, target.active)) for copies, change in ((held.standby, standby), (held.warmup, warmup))]
+    for change, copies in promoted:
+        _drop(change.lost, copies)
     to_revoke = HeldTasks(_with_epochs(active.lost, held.active), standby.lost, warmup.lost)
     must_revoke = bool(to_revoke) and not _released(to_revoke, owned)
-    for copies, change in ((held.standby, standby), (held.warmup, warmup)):
-        promoted = dict(_promoted(copies, target.active))
+    for change, copies in promoted:
         if not must_revoke:
-            _drop(promoted, active.gained)
-        _add(change.kept, promoted)
+            _drop(copies, active.gained)
+        _add(change.kept, copies)
     kept = HeldTasks(_with_epochs(active.kept, held.active), standby.kept, warmup.kept)
     if must_revoke:
         return member.at_epoch(epoch)._replace(state=MemberState.UNREVOKED_TASKS, held=kept, to_revoke=to_revoke)
@@ -183,11 +184,6 @@ def _add(tasks: dict[str, frozenset[int]], more: TaskIds) -> None:
 def _common(left: TaskIds, right: TaskIds) -> dict[str, frozenset[int]]:
     both = {name: partitions & right.get(name, frozenset()) for name, partitions in left.items()}
     return {name: partitions for name, partitions in both.items() if partitions}
-
-
-def _promoted(copies: TaskIds, target_active: TaskIds) -> TaskIds:
-    """Returns the copies that are to become active."""
-    return _common(copies, target_active)
 
 
 def _without_epochs(active: ActiveTasks) -> TaskIds:

@@ -82,12 +82,17 @@ class CoordinatorClock:
         return sum(not handle.cancelled for _, _, handle, _ in self._timers)
 
 
+def slow_ticks() -> Callable[[], int]:
+    """Returns the ticks of a clock at which every look ends a turn."""
+    looks = itertools.count()
+    return lambda: next(looks) * 2 * TURN_NS
+
+
 @contextmanager
 def slow(clock: Any) -> Iterator[None]:
     """Lets every look at the clock end a turn."""
-    looks = itertools.count()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clock, "ticks_ns", lambda: next(looks) * 2 * TURN_NS)
+        patch.setattr(clock, "ticks_ns", slow_ticks())
         yield
 
 

@@ -19,6 +19,7 @@ from tests.fakes import NODE_ID, MemoryBroker
 from tests.followers import TWO, Keeper, Led
 from tests.log.support import batch
 from tests.server.handlers.data_calls import call, fetch_request, produce, read
+from tests.server.requests.test_session import Network
 
 MANY = 6 * PARTITIONS_A_STEP
 ONE = batch(1)
@@ -267,25 +268,12 @@ def test_one_that_waits_keeps_no_other_long_request_waiting(broker: MemoryBroker
     assert admission._inside == {}
 
 
-class Connected:
-    """The network's side of a session: how much it was asked to count for the request that waits."""
-
-    def __init__(self) -> None:
-        self.held: list[int] = []
-
-    def hold(self, size: int) -> None:
-        self.held.append(size)
-
-    def mute(self, throttle_time_ms: int) -> None:
-        raise AssertionError
-
-
 @pytest.mark.parametrize(("count", "times"), [(UNCOUNTED, 0), (UNCOUNTED + 1, 1), (MANY, 1)])
 @pytest.mark.parametrize("epoch", [-1, 0])
 def test_what_a_request_of_many_keeps_while_it_waits_counts_whether_or_not_they_exist(
     broker: MemoryBroker, count: int, times: int, epoch: int
 ) -> None:
-    connection = Connected()
+    connection = Network()
     session = Session("PLAINTEXT", "127.0.0.1", connection=connection)
     answer = handler.handle(many(count, max_wait_ms=500, session=(0, epoch)), broker.request(12, 1, session))
     assert isinstance(answer, Promise)
@@ -295,15 +283,16 @@ def test_what_a_request_of_many_keeps_while_it_waits_counts_whether_or_not_they_
     assert connection.held == [count * PARTITION_BYTES] * times
     handler.handle(many(count, max_wait_ms=0, session=(0, epoch)), broker.request(12, 1, session))
     assert len(connection.held) == times
+    assert connection.muted == []
 
 
 def test_what_a_session_counts_is_not_counted_twice() -> None:
-    broker, connection = MemoryBroker({"t": MANY}), Connected()
+    broker, connection = MemoryBroker({"t": MANY}), Network()
     session = Session("PLAINTEXT", "127.0.0.1", connection=connection)
     begin = call(broker, "fetch", 12, many(session=(0, 0)))
     more = fetch_request("t", {}, session=(begin.session_id, 1), max_wait_ms=500)
     assert isinstance(handler.handle(more, broker.request(12, 1, session)), Promise)
-    assert sum(connection.held) == 0
+    assert (sum(connection.held), connection.muted) == (0, [])
 
 
 def test_what_a_follower_of_many_partitions_knows_is_looked_at_once_a_fetch() -> None:

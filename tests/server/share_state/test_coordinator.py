@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from ottla.log.errors import StorageError
@@ -11,6 +9,7 @@ from ottla.server.share_state.batches import StateBatch
 from ottla.server.share_state.coordinator import Summary
 from ottla.server.share_state.state import SharePartition
 from ottla.wire.errors import ErrorCode
+from tests.server.coordination.memory import slow_ticks
 from tests.server.share_state.fakes import NAME, TOPIC_ID, Driver, ShareLog, refused
 
 OTHER = SharePartition("g", TOPIC_ID, 1)
@@ -277,8 +276,7 @@ def test_passes_take_a_shard_a_step() -> None:
     places = {driver.coordinator.partition_for(SharePartition("g", TOPIC_ID, number)) for number in range(3)}
     assert len(places) > 1
     before = len(driver.log.records())
-    looked = itertools.count(1)
-    driver.clock.ticks_ns = lambda: 6_000_000 * next(looked)  # type: ignore[method-assign]  # of this clock only
+    driver.clock.ticks_ns = slow_ticks()  # type: ignore[method-assign]  # of this clock only
     driver.coordinator.snapshot_cold()
     assert len(driver.log.records()) - before < 3
     driver.clock.advance(0)

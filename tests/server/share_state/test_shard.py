@@ -4,7 +4,6 @@ that is not replicated, and records that nobody can read. test_coordinator.py ha
 
 from __future__ import annotations
 
-import itertools
 import logging
 
 import pytest
@@ -19,7 +18,7 @@ from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, build_batch, decode_records
 from tests.server.coordination.fakes import LaggingLog
-from tests.server.coordination.memory import CoordinatorClock
+from tests.server.coordination.memory import CoordinatorClock, slow_ticks
 from tests.server.share_state.fakes import NAME, TOPIC_ID, refused
 
 OTHER = SharePartition("g", TOPIC_ID, 1)
@@ -100,8 +99,7 @@ def shard_with(count: int, log: LaggingLog, batches: tuple[StateBatch, ...] = ()
     shard = shard_over(log)
     for number in range(count):
         shard.write(*written(number, batches))
-    looked = itertools.count(1)
-    shard.clock.ticks_ns = lambda: 6_000_000 * next(looked)  # type: ignore[method-assign]  # of this clock only
+    shard.clock.ticks_ns = slow_ticks()  # type: ignore[method-assign]  # of this clock only
     return shard
 
 

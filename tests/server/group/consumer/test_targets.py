@@ -3,14 +3,12 @@ group meanwhile."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from ottla.log.errors import StorageError
-from ottla.server.base.clock import TURN_NS
 from ottla.server.base.turns import Steps
 from ottla.server.group.consumer import records, targets
 from ottla.server.group.consumer.group import ConsumerGroup
@@ -23,6 +21,7 @@ from ottla.server.group.modern.epochs import JOINING_EPOCH
 from ottla.server.group.records import ProtocolRecord
 from ottla.server.group.result import Result
 from ottla.wire.errors import ErrorCode
+from tests.server.coordination.memory import slow_ticks
 from tests.server.group.consumer.rig import EPOCH, Rig, T, member
 
 M, N = member("m", "t"), member("n", "t")
@@ -42,8 +41,7 @@ class SlowRig(Rig):
 
     def __init__(self) -> None:
         super().__init__()
-        looks = itertools.count()
-        self.clock.ticks_ns = lambda: next(looks) * 2 * TURN_NS  # type: ignore[method-assign]  # a test may have its own clock
+        self.clock.ticks_ns = slow_ticks()  # type: ignore[method-assign]  # a test may have its own clock
 
     def begin(self, *members: ConsumerMember, joins: ConsumerMember = N) -> GroupUpdate:
         """Makes a group of these members, and lets one join, which begins a target that is not made yet."""
