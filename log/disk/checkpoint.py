@@ -25,7 +25,7 @@ import binascii
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from time import gmtime, strftime
 from typing import Final, NamedTuple
 
@@ -59,8 +59,9 @@ class EpochEntry(NamedTuple):
     start_offset: int
 
 
-def _encode_lines(lines: list[str]) -> bytes:
-    return "".join(f"{line}\n" for line in (str(_VERSION), str(len(lines)), *lines)).encode()
+def encode_lines(lines: Sequence[str]) -> bytes:
+    """Returns the bytes of a checkpoint with these entries."""
+    return "\n".join((str(_VERSION), str(len(lines)), *lines, "")).encode()
 
 
 def _decode_lines(data: bytes, path: str, width: int) -> list[list[str]]:
@@ -90,9 +91,14 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     return sys.intern(match["topic"]), partition  # a topic has thousands of partitions, which all keep its name
 
 
+def offset_line(name: TopicPartition, offset: int) -> str:
+    """Returns the line of a partition in an offset checkpoint."""
+    return f"{name[0]} {name[1]} {offset}"
+
+
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     """Returns the bytes of an offset checkpoint."""
-    return _encode_lines([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
+    return encode_lines([offset_line(*entry) for entry in offsets.items()])
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
@@ -111,7 +117,7 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
 
 def encode_epochs(entries: Iterable[EpochEntry]) -> bytes:
     """Returns the bytes of a `leader-epoch-checkpoint`."""
-    return _encode_lines([f"{epoch} {start_offset}" for epoch, start_offset in entries])
+    return encode_lines([f"{epoch} {start_offset}" for epoch, start_offset in entries])
 
 
 def parse_epochs(text: str) -> list[EpochEntry]:

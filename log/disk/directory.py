@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock
 from typing import Final, Protocol
 
@@ -48,12 +49,26 @@ class Checkpointed(Protocol):
     def checkpointed_high_watermark(self) -> int: ...
 
 
+CHECKPOINTS: Final[Mapping[str, Callable[[Checkpointed], int | None]]] = {
+    checkpoint.RECOVERY_POINTS: lambda log: log.recovery_point,
+    checkpoint.LOG_START_OFFSETS: lambda log: log.log_start_offset if log.log_start_offset > log.first_base_offset else None,
+    checkpoint.HIGH_WATERMARKS: lambda log: log.checkpointed_high_watermark,
+}
+"""The offset that each checkpoint has of a partition; None if it has no line for it, as for a log start that follows from the
+names of segments."""
+
+Entry = tuple[checkpoint.TopicPartition, int]
+SavingSteps = Iterator[Callable[[], None] | None]
+
+
 class LogDirectory:
     """A log directory at `path`. `failed` is why it is offline, None while it is online."""
 
     __slots__ = (
         "_doomed",
         "_saved",
+        "_savings",
+        "_writing",
         "cleaned",
         "damage_lock",
         "damaged_bytes",
@@ -94,6 +109,11 @@ class LogDirectory:
         self.damage_lock = Lock()
         self._doomed: list[tuple[int, str]] = []
         self._saved: dict[str, bytes] = {}
+        """The content of each checkpoint file, if it was written and is not being written anew."""
+        self._savings: dict[str, int] = {}
+        """How often each checkpoint file began to be saved."""
+        self._writing = Lock()
+        """The lock of those who write a checkpoint file, of which a pass has its jobs done in a thread."""
         self.mentioned: set[checkpoint.TopicPartition] = set()
         """Partitions that a checkpoint file may name, whether they exist or not."""
         self.cleaned: dict[checkpoint.TopicPartition, int] = {}
@@ -180,23 +200,32 @@ class LogDirectory:
 
     def save_recovery_points(self) -> None:
         """Writes the recovery points, which are durable when this returns. Raises StorageError."""
-        self._save(checkpoint.RECOVERY_POINTS, {name: log.recovery_point for name, log in self._checkpointed().items()})
+        do_at_once(self.save_in_steps([checkpoint.RECOVERY_POINTS]))
 
-    def save_log_start_offsets(self) -> None:
-        """Writes the log starts that do not follow from the names of segments. Raises StorageError."""
-        logs = self._checkpointed().items()
-        starts = {name: log.log_start_offset for name, log in logs if log.log_start_offset > log.first_base_offset}
-        self._save(checkpoint.LOG_START_OFFSETS, starts)
+    def save_all(self) -> None:
+        """Writes all three checkpoints. Raises StorageError."""
+        do_at_once(self.save_in_steps(CHECKPOINTS))
 
-    def save_high_watermarks(self) -> None:
-        """Writes the high watermarks. Raises StorageError."""
-        logs = self._checkpointed().items()
-        self._save(checkpoint.HIGH_WATERMARKS, {name: log.checkpointed_high_watermark for name, log in logs})
+    def save_in_steps(self, names: Iterable[str]) -> SavingSteps:
+        """Writes some of the CHECKPOINTS: yields None where it may pause, and a job that is to be done before the next step, in
+        any thread. One that is saved anew meanwhile is not written, because what this has collected is older. Raises
+        StorageError.
+        """
+        for name in names:
+            yield from self._save(name, self._offsets(CHECKPOINTS[name]))
+
+    def _offsets(self, offset_of: Callable[[Checkpointed], int | None]) -> Iterator[Entry | None]:
+        """Yields the offset of each partition as it is when its turn comes, and None for one without a line."""
+        for name in list(self._checkpointed()):
+            log = self.partitions.get(name, self.unopened.get(name))
+            offset = None if log is None else offset_of(log)
+            yield None if offset is None else (name, offset)
 
     def save_cleaned(self) -> None:
         """Writes up to which offset each partition that still exists is clean. Raises StorageError."""
         there = self._checkpointed()
-        self._save(checkpoint.CLEANER_OFFSETS, {name: offset for name, offset in self.cleaned.items() if name in there})
+        entries = [entry for entry in self.cleaned.items() if entry[0] in there]
+        do_at_once(self._save(checkpoint.CLEANER_OFFSETS, entries))
 
     def set_cleaned(self, partition: checkpoint.TopicPartition, offset: int) -> None:
         """Notes, durably, that the partition is clean up to `offset`. Raises StorageError."""
@@ -229,20 +258,44 @@ class LogDirectory:
             self.mentioned = set(self.partitions)
         self.forget_cleaned(partition)
 
-    def save_all(self) -> None:
-        """Writes all three checkpoints. Raises StorageError."""
-        self.save_recovery_points()
-        self.save_log_start_offsets()
-        self.save_high_watermarks()
+    def _save(self, name: str, entries: Iterable[Entry | None]) -> SavingSteps:
+        """Writes a checkpoint as `save_in_steps` does."""
+        number = self._savings[name] = self._savings.get(name, 0) + 1
+        lines: list[str] = []
+        for entry in entries:
+            if entry is not None:
+                self.mentioned.add(entry[0])  # before it is written, so that `forget` saves anew
+                lines.append(checkpoint.offset_line(*entry))
+            yield None
+            if self._savings[name] != number:
+                return
+        data = checkpoint.encode_lines(lines)
+        self.check()
+        # If nothing moved, spare the fsyncs; but this is how a full directory finds out that it has room again.
+        if self.full or self._saved.get(name) != data:
+            self._saved.pop(name, None)  # until it is written, nobody knows what the file has
+            failures: list[StorageError] = []
+            yield partial(self._write, name, data, number, failures)
+            if failures:
+                raise failures[0]
 
-    def _save(self, name: str, offsets: dict[checkpoint.TopicPartition, int]) -> None:
-        data = checkpoint.encode_offsets(offsets)
-        self.mentioned |= offsets.keys()
-        with self.guard(f"writing {name}"):
-            # If nothing moved, spare the fsyncs; but this is how a full directory finds out that it has room again.
-            if self.full or self._saved.get(name) != data:
+    def _write(self, name: str, data: bytes, number: int, failures: list[StorageError]) -> None:
+        """Writes a checkpoint's file, unless a newer saving of it, one with a higher number, has begun."""
+        try:
+            with self._writing, self.guard(f"writing {name}"):
+                if self._savings[name] != number:
+                    return
                 self.disk.write_bytes(f"{self.path}/{name}", data)
+                self._saved[name] = data
                 if self.full:
                     self.full = False
                     _log.info("log directory %s has room again", self.path)
-        self._saved[name] = data
+        except StorageError as error:
+            failures.append(error)
+
+
+def do_at_once(steps: SavingSteps) -> None:
+    """Takes all steps at once, and does their jobs on the calling thread."""
+    for job in steps:
+        if job is not None:
+            job()

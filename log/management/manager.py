@@ -3,8 +3,8 @@
 At the start `open_all` takes each directory's `.lock` and opens every partition that is there (log/opening/start.py), after an
 unclean stop in `recovery_threads` threads a directory; a partition that cannot be opened is kept in `unavailable` and answers
 StorageError, and the others are served. Then the server's scheduler calls the passes, those here and the longer ones of
-log/management/passes.py; each is a plain function that returns quickly, except `flush_pass`, whose jobs (`flush_jobs`) may run in
-a thread. At the end `close` flushes, writes the checkpoints and then, last of all, the marker of a clean shutdown.
+log/management/passes.py; each goes in steps, so that who runs it can do other things in between, and its jobs with the disk may
+run in a thread. At the end `close` flushes, writes the checkpoints and then, last of all, the marker of a clean shutdown.
 
 Nothing here knows the cluster: the metadata decides which partitions should exist and with which settings (`create`, `delete`,
 `PartitionLog.config`). A directory on disk that the metadata does not name is opened all the same.
@@ -13,7 +13,7 @@ Nothing here knows the cluster: the metadata decides which partitions should exi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.log.config_def import LONG_MAX
 from ottla.log.disk import checkpoint
 from ottla.log.disk.checkpoint import MetaProperties, TopicPartition
-from ottla.log.disk.directory import LogDirectory
+from ottla.log.disk.directory import CHECKPOINTS, LogDirectory, SavingSteps, do_at_once
 from ottla.log.disk.files import Disk, Lock, OpenFiles, remove_tree
 from ottla.log.errors import InconsistentMetadata, NoRoom, StorageError
 from ottla.log.flush import FlushJob
@@ -424,25 +424,23 @@ class LogManager:
         for log in self.logs.values():
             log.producer_expiration_ms = expiration_ms
 
-    def flush_jobs(self, now_ms: int) -> list[FlushJob]:
-        """Returns the flushes that are due by flush.messages, flush.ms or a roll. The caller calls `run` of each in a thread,
-        then `finish` on the event loop."""
-        jobs = []
+    def flush_steps(self, now_ms: int) -> Iterator[FlushJob | None]:
+        """Looks at a log a step; yields the flush that is due by flush.messages, flush.ms or a roll, or None. The caller calls
+        `run` of each in a thread, then `finish` on the event loop."""
         for log in self.online_logs():
+            job = None
             upto = log.flush_due(now_ms)
             if upto is not None and log.unsynced.in_flight is None:
-                try:
+                with suppress(StorageError):  # logged where the directory went offline
                     job = log.start_flush(upto)
-                except StorageError:  # logged where the directory went offline
-                    continue
-                if job is not None:
-                    jobs.append(job)
-        return jobs
+            yield job
 
     def flush_pass(self, now_ms: int) -> int:
         """Does the flushes that are due, on the calling thread (every log.flush.scheduler.interval.ms); returns how many."""
         flushed = 0
-        for job in self.flush_jobs(now_ms):
+        for job in list(self.flush_steps(now_ms)):
+            if job is None:
+                continue
             try:
                 job.run()
             except StorageError:  # logged where the directory went offline
@@ -452,22 +450,20 @@ class LogManager:
             flushed += 1
         return flushed
 
-    def checkpoint_pass(self) -> None:
-        """Writes the checkpoint files that changed (every log.flush.offset.checkpoint.interval.ms)."""
-        self._save(LogDirectory.save_all)
-
-    def high_watermark_pass(self) -> None:
-        """Writes the high watermarks that moved (every replica.high.watermark.checkpoint.interval.ms): where there are other
-        replicas, a start has to know what they have, too."""
-        self._save(LogDirectory.save_high_watermarks)
-
-    def _save(self, save: Callable[[LogDirectory], None]) -> None:
+    def checkpoint_steps(self, names: Iterable[str] = CHECKPOINTS) -> SavingSteps:
+        """Writes those of the checkpoint files that changed, as `LogDirectory.save_in_steps` does: all of them every
+        log.flush.offset.checkpoint.interval.ms. Where there are other replicas, a start has to know what they have, too, so the
+        high watermarks are written every replica.high.watermark.checkpoint.interval.ms."""
         for directory in self.directories:
             if directory.failed is None:
                 try:
-                    save(directory)
+                    yield from directory.save_in_steps(names)
                 except StorageError:  # logged where the directory went offline
                     continue
+
+    def checkpoint_pass(self, names: Iterable[str] = CHECKPOINTS) -> None:
+        """Does what `checkpoint_steps` do, at once and on the calling thread."""
+        do_at_once(self.checkpoint_steps(names))
 
     def close(self, clean: bool = True, broker_epoch: int = -1) -> None:
         """Closes every partition and releases the locks. If `clean`, directories that still work get what a start without

@@ -11,41 +11,59 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Container
+from collections.abc import Callable, Container, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.log.management.identity import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from ottla.log.disk.checkpoint import TopicPartition
+    from ottla.log.disk.directory import LogDirectory
     from ottla.log.management.manager import LogManager
     from ottla.log.partition import PartitionLog
 
 _log = logging.getLogger("ottla.log.manager")
 
 
-def lose_removed(manager: LogManager) -> list[TopicPartition]:
-    """Closes the partitions whose files somebody has removed or replaced, and returns them. From then on they count as
-    `unavailable`. A log directory that is gone, or has lost the metadata log, is offline."""
-    lost = []
+def lose_removed(manager: LogManager, lost: Callable[[TopicPartition], object]) -> Iterator[Callable[[], None] | None]:
+    """Closes the partitions whose files somebody has removed or replaced, and calls `lost` with each. From then on they count as
+    `unavailable`. A log directory that is gone, or has lost the metadata log, is offline. Yields None where it may pause, and a
+    job that is to be done before the next step, in any thread."""
     for directory in manager.directories:
         if directory.failed is not None:
             continue
-        try:
-            names = frozenset(directory.disk.list(directory.path))
-        except OSError as error:
-            directory.fail("listing it", error)
+        listing = _Listing(directory)
+        yield listing.run
+        if listing.error is not None:
+            directory.fail("listing it", listing.error)
             continue
         for name, log in list(manager.logs.items()):
-            if log.directory is not directory or log.closed or not _is_removed(log, names):
-                continue
-            if log.topic == METADATA_TOPIC:
-                gone = FileNotFoundError(errno.ENOENT, "somebody has removed it while it was in use", log.path)
-                directory.fail(f"writing {log.path}", gone)
-                break
-            _lose(manager, log)
-            lost.append(name)
-    return lost
+            is_here = log.directory is directory and manager.logs.get(name) is log and not log.closed
+            if is_here and _is_removed(log, listing.names):
+                if log.topic == METADATA_TOPIC:
+                    gone = FileNotFoundError(errno.ENOENT, "somebody has removed it while it was in use", log.path)
+                    directory.fail(f"writing {log.path}", gone)
+                    break
+                _lose(manager, log)
+                lost(name)
+            yield None
+
+
+class _Listing:
+    """Lists a log directory: `names` is what is in it, or `error` why that is not known. Partitions that came since the listing
+    began may be missing."""
+
+    def __init__(self, directory: LogDirectory) -> None:
+        self._directory = directory
+        self.names: frozenset[str] = frozenset()
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        """Does it, in any thread."""
+        try:
+            self.names = frozenset(self._directory.disk.list(self._directory.path))
+        except OSError as error:
+            self.error = error
 
 
 def forget_removed(manager: LogManager, name: TopicPartition) -> None:
@@ -62,9 +80,11 @@ def forget_removed(manager: LogManager, name: TopicPartition) -> None:
 
 
 def _is_removed(log: PartitionLog, names: Container[str]) -> bool:
-    """Returns whether the log's directory is not among the names in its log directory, or the active segment has none."""
+    """Returns whether the log's directory is gone, which is looked up only if it is not among the names in its log directory, or
+    the active segment has no name."""
     file = log.segments.active.file
-    return log.path.rpartition("/")[2] not in names or (file is not None and not file.has_name())
+    is_gone = log.path.rpartition("/")[2] not in names and not log.directory.disk.exists(log.path)
+    return is_gone or (file is not None and not file.has_name())
 
 
 def _lose(manager: LogManager, log: PartitionLog) -> None:

@@ -4,8 +4,8 @@ One pass of a kind runs at a time: the next one is due an interval after the las
 its traceback if the error is a bug of ours, and runs again when it is due next, because a broker that quietly stops deleting old
 segments fails a week later.
 
-fsync blocks for milliseconds, and longer on a busy disk, so flushes run in threads; everything else is quick and runs on the
-loop, in slices (`Scheduler.in_slices`) where there may be much of it.
+fsync blocks for milliseconds, and longer on a busy disk, so flushes run in threads, and so does what a pass writes or lists;
+everything else is quick and runs on the loop, in slices (`Scheduler.in_slices`) where there may be much of it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.server.scheduler")
 
 MIN_INTERVAL_MS = 1
+
+Job = Callable[[], object]
 
 
 class Scheduler:
@@ -77,22 +79,33 @@ class Scheduler:
             logger.exception("the %s pass failed; it runs again at its next time", name)
         self._plan(name, interval_ms, action)
 
-    def in_slices(self, steps: Iterator[object]) -> Awaitable[None] | None:
-        """Goes through the steps of a pass in slices, between which the event loop has a turn. Returns None if one slice was
-        enough. A stop leaves out what remains.
+    def in_slices(self, steps: Iterator[Job | None]) -> Awaitable[None] | None:
+        """Goes through the steps of a pass in slices, between which the event loop has a turn. A job that a step yields is done
+        in a thread before the next step; it must not raise. Returns None if one slice was enough. A stop leaves out what remains,
+        but waits for a job and for what is done about it.
         """
-        return self._rest(steps) if self._slice(steps) else None
+        is_over, job = self._slice(steps)
+        return None if is_over else self._rest(steps, job)
 
-    def _slice(self, steps: Iterator[object]) -> bool:
-        """Returns whether there is more to do."""
+    def _slice(self, steps: Iterator[Job | None]) -> tuple[bool, Job | None]:
+        """Returns whether nothing is left to do, and the job that is to be done next."""
         ticks = self._clock.ticks_ns
         until = ticks() + TURN_NS
-        return any(ticks() >= until for _ in steps)
+        for job in steps:
+            if job is not None or ticks() >= until:
+                return False, job
+        return True, None
 
-    async def _rest(self, steps: Iterator[object]) -> None:
-        await asyncio.sleep(0)
-        while not self._stopped and self._slice(steps):  # noqa: ASYNC110
-            await asyncio.sleep(0)
+    async def _rest(self, steps: Iterator[Job | None], job: Job | None) -> None:
+        is_over = False
+        while not is_over:
+            if job is not None:
+                await asyncio.get_running_loop().run_in_executor(None, job)
+            else:
+                await asyncio.sleep(0)
+                if self._stopped:
+                    return
+            is_over, job = self._slice(steps)
 
     async def stop(self) -> None:
         self._stopped = True
@@ -112,7 +125,7 @@ async def flush_in_thread(job: FlushJob) -> None:
     job.finish()
 
 
-async def flush_in_threads(logs: LogManager, now_ms: int) -> int:
+async def flush_in_threads(scheduler: Scheduler, logs: LogManager, now_ms: int) -> int:
     """Does every flush that is due, each in a thread of the loop's pool; returns how many logs were flushed."""
 
     async def flush(job: FlushJob) -> int:
@@ -122,4 +135,15 @@ async def flush_in_threads(logs: LogManager, now_ms: int) -> int:
             return 0
         return 1
 
-    return sum(await asyncio.gather(*map(flush, logs.flush_jobs(now_ms))))
+    flushes: list[asyncio.Task[int]] = []
+
+    def steps() -> Iterator[None]:
+        for job in logs.flush_steps(now_ms):
+            if job is not None:
+                flushes.append(asyncio.ensure_future(flush(job)))
+            yield
+
+    rest = scheduler.in_slices(steps())
+    if rest is not None:
+        await rest
+    return sum(await asyncio.gather(*flushes))

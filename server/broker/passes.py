@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from ottla.log.disk.checkpoint import HIGH_WATERMARKS
 from ottla.log.management.passes import delete_steps, expiration_steps, retention_steps
 from ottla.server.base.scheduler import flush_in_threads
 
@@ -45,10 +46,10 @@ def schedule_passes(
     every, coordinators = scheduler.every, CoordinatorPasses(context)
     every("retention", values["log.retention.check.interval.ms"], in_slices(retention_steps))
     flush_interval_ms = min(values["log.flush.scheduler.interval.ms"], FLUSH_PASS_INTERVAL_MS)
-    every("flush", flush_interval_ms, now(lambda ms: flush_in_threads(logs, ms)))
-    every("checkpoint", values["log.flush.offset.checkpoint.interval.ms"], logs.checkpoint_pass)
+    every("flush", flush_interval_ms, now(lambda ms: flush_in_threads(scheduler, logs, ms)))
+    every("checkpoint", values["log.flush.offset.checkpoint.interval.ms"], lambda: scheduler.in_slices(logs.checkpoint_steps()))
     every("delete", DELETE_PASS_INTERVAL_MS, in_slices(delete_steps))
-    every("removed directories", REMOVED_PASS_INTERVAL_MS, context.replicas.drop_removed)
+    every("removed directories", REMOVED_PASS_INTERVAL_MS, lambda: scheduler.in_slices(context.replicas.drop_removed()))
     every("producer expiration", values["producer.id.expiration.check.interval.ms"], in_slices(expiration_steps))
     if values["log.cleaner.enable"]:
         every("cleaner", lambda: settings["log.cleaner.backoff.ms"], compaction.run_pass)
@@ -63,7 +64,8 @@ def schedule_passes(
     every("cold share partitions", snapshot_interval_ms, coordinators.snapshot_cold)
     every("share state pruning", values["share.coordinator.state.topic.prune.interval.ms"], coordinators.prune_share_state)
     if context.fetchers is not None:
-        every("high watermark checkpoint", values["replica.high.watermark.checkpoint.interval.ms"], logs.high_watermark_pass)
+        interval_ms = values["replica.high.watermark.checkpoint.interval.ms"]
+        every("high watermark checkpoint", interval_ms, lambda: scheduler.in_slices(logs.checkpoint_steps([HIGH_WATERMARKS])))
     for each in of_cluster:
         every(each.name, each.interval_ms, each.action)
 

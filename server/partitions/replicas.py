@@ -193,16 +193,19 @@ class Replicas:
             and not (self._reopening is not None and self._reopening.waits(topic.name, index))
         }
 
-    def drop_removed(self) -> None:
-        """Drops the partitions whose files somebody has removed. As with those that could not be opened at the start, the
-        metadata still names this broker as their leader, and clients get KAFKA_STORAGE_ERROR."""
+    def drop_removed(self) -> Iterator[Callable[[], None] | None]:
+        """Drops the partitions whose files somebody has removed, in steps as those of `lose_removed`. As with those that could
+        not be opened at the start, the metadata still names this broker as their leader, and clients get KAFKA_STORAGE_ERROR."""
         from ottla.log.management.removed import lose_removed  # imported here, because a start does not need it
 
-        for name in lose_removed(self.logs):
-            replica = self._replicas.pop(name, None)
-            if replica is not None:
-                del self._by_id[replica.topic_id, replica.partition]
-                self._resign(replica)
+        return lose_removed(self.logs, self._lost)
+
+    def _lost(self, name: tuple[str, int]) -> None:
+        """Drops a partition whose log is not open any more."""
+        replica = self._replicas.pop(name, None)
+        if replica is not None:
+            del self._by_id[replica.topic_id, replica.partition]
+            self._resign(replica)
 
     def _set_aside_if_stray(self, topic: str, partition: int) -> None:
         """Sets a log aside if it belongs to no topic: a crash may have come after a topic was deleted and before its files

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import ast
 import errno
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from ottla.log.disk.checkpoint import HIGH_WATERMARKS
+from ottla.log.disk.directory import CHECKPOINTS
 from ottla.log.errors import StorageError
 from ottla.wire.batch import read_header, stamp
 from tests.log.support import Rig, batch, marker
@@ -63,13 +66,15 @@ def test_a_start_among_replicas_goes_back_to_the_high_watermark_that_was_saved(r
     assert rig.log.high_watermark == 2
 
 
-@pytest.mark.parametrize("saves", ["checkpoint_pass", "high_watermark_pass"])
-def test_a_crash_before_the_other_replicas_are_known_keeps_the_high_watermark_that_was_saved(rig: Rig, saves: str) -> None:
+@pytest.mark.parametrize("saves", [CHECKPOINTS, [HIGH_WATERMARKS]])
+def test_a_crash_before_the_other_replicas_are_known_keeps_the_high_watermark_that_was_saved(
+    rig: Rig, saves: Iterable[str]
+) -> None:
     rig.log.replicate_by(lambda end_offset: True)
     rig.fill(3)
     rig.log.raise_high_watermark(2)
     rig.restart(clean=True)
-    getattr(rig.manager, saves)()
+    rig.manager.checkpoint_pass(saves)
     rig.restart(clean=False)
     rig.log.settle_high_watermark(alone=False)
     assert rig.log.high_watermark == 2

@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from ottla.log.disk.directory import LogDirectory
+from ottla.log.disk import checkpoint
+from ottla.log.disk.directory import CHECKPOINTS, LogDirectory, do_at_once
 from ottla.log.disk.files import OpenFiles, StateUnknown
 from ottla.log.errors import NoRoom, StorageError
 from ottla.log.management.manager import LogManager
@@ -142,6 +143,88 @@ def test_a_checkpoint_that_failed_is_not_taken_for_written(disk: MemDisk, direct
         directory.save_recovery_points()
     with pytest.raises(StorageError):
         directory.save_recovery_points()
+
+
+def test_a_checkpoint_pass_looks_at_a_partition_a_step_and_leaves_the_writing_to_a_thread(
+    disk: MemDisk, directory: LogDirectory
+) -> None:
+    directory.partitions.update({("t", index): _Log() for index in range(9)})
+    changes = disk.changes
+    steps = directory.save_in_steps([checkpoint.RECOVERY_POINTS])
+    assert [next(steps) for _ in range(9)] == [None] * 9
+    job = next(steps)
+    assert job is not None
+    assert disk.changes == changes
+    job()
+    assert disk.changes > changes
+    assert list(steps) == []
+    assert list(directory.save_in_steps([checkpoint.RECOVERY_POINTS])) == [None] * 9
+
+
+@pytest.mark.parametrize("collected", [1, 3])
+def test_what_is_saved_while_a_pass_collects_or_waits_for_its_thread_is_newer_and_stays(
+    disk: MemDisk, directory: LogDirectory, *, collected: int
+) -> None:
+    logs = [_Log(), _Log()]
+    directory.partitions.update({("t", index): log for index, log in enumerate(logs)})
+    steps = directory.save_in_steps([checkpoint.RECOVERY_POINTS])
+    *_, job = (next(steps) for _ in range(collected))
+    logs[0].recovery_point = 2  # a cut, whose recovery point has to be on the disk before anything is written
+    directory.save_recovery_points()
+    if job is not None:
+        job()
+    assert list(steps) == []
+    assert disk.read_bytes("/d/recovery-point-offset-checkpoint") == b"0\n2\nt 0 2\nt 1 7\n"
+
+
+def test_what_a_thread_may_be_writing_is_written_again_although_it_was_so_before(disk: MemDisk, directory: LogDirectory) -> None:
+    log = directory.partitions["t", 0] = _Log()
+    directory.save_recovery_points()
+    log.recovery_point = 8
+    steps = directory.save_in_steps([checkpoint.RECOVERY_POINTS])
+    *_, job = (next(steps) for _ in range(2))
+    log.recovery_point = 7
+    changes = disk.changes
+    directory.save_recovery_points()
+    assert disk.changes > changes, "the thread might have written 8 just now"
+    assert job is not None
+    job()
+    assert disk.read_bytes("/d/recovery-point-offset-checkpoint") == b"0\n1\nt 0 7\n"
+
+
+def test_a_partition_that_is_made_anew_during_a_pass_gets_nothing_of_the_old_one(disk: MemDisk, directory: LogDirectory) -> None:
+    directory.partitions.update({("t", index): _Log() for index in range(2)})
+    steps = directory.save_in_steps(CHECKPOINTS)
+    next(steps)
+    del directory.partitions["t", 0]
+    directory.forget(("t", 0))
+    directory.partitions["t", 0] = new = _Log()
+    new.recovery_point = 0
+    for job in steps:
+        if job is not None:
+            job()
+    assert b"t 0 7\n" not in disk.read_bytes("/d/recovery-point-offset-checkpoint")
+
+
+def test_a_partition_that_is_deleted_during_a_pass_has_no_line(disk: MemDisk, directory: LogDirectory) -> None:
+    directory.partitions.update({("t", index): _Log() for index in range(3)})
+    steps = directory.save_in_steps([checkpoint.RECOVERY_POINTS])
+    next(steps)
+    del directory.partitions["t", 1]
+    do_at_once(steps)
+    assert disk.read_bytes("/d/recovery-point-offset-checkpoint") == b"0\n2\nt 0 7\nt 2 7\n"
+
+
+def test_a_thread_that_cannot_write_a_checkpoint_ends_the_pass(disk: MemDisk, directory: LogDirectory) -> None:
+    directory.partitions["t", 0] = _Log()
+    steps = directory.save_in_steps(CHECKPOINTS)
+    *_, job = (next(steps) for _ in range(2))
+    disk.fail("write_bytes")
+    assert job is not None
+    job()
+    with pytest.raises(StorageError):
+        next(steps)
+    assert directory.failed is not None
 
 
 # Names: each is made durable where it is made, changed or taken away. The power is cut right behind that, and everything is

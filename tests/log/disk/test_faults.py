@@ -13,6 +13,7 @@ from random import Random
 
 import pytest
 
+from ottla.log.disk.checkpoint import HIGH_WATERMARKS
 from ottla.log.disk.files import StateUnknown
 from ottla.log.errors import CorruptRecord, StorageError
 from ottla.log.management.passes import delete_steps, retention_steps, run_pass
@@ -92,9 +93,9 @@ def test_a_full_directory_in_which_nothing_moves_finds_out_that_it_has_room_agai
     refused(rig.append, "no room")
     assert rig.log.directory.full
     rig.memory.fail("write_bytes", errno.ENOSPC, path="checkpoint")
-    rig.manager.high_watermark_pass()
+    rig.manager.checkpoint_pass([HIGH_WATERMARKS])
     assert rig.log.directory.full
-    rig.manager.high_watermark_pass()
+    rig.manager.checkpoint_pass([HIGH_WATERMARKS])
     assert not rig.log.directory.full
 
 

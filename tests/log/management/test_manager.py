@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from ottla.log.disk import checkpoint
 from ottla.log.disk.files import OsDisk, remove_tree
 from ottla.log.errors import InconsistentMetadata, LogDirLocked, NoRoom, StorageError
 from ottla.log.management.manager import LogManager
@@ -156,15 +157,15 @@ def test_checkpoints_are_written_when_they_change(broker: Broker) -> None:
 
 def test_high_watermarks_are_written_by_themselves_when_they_move(broker: Broker) -> None:
     broker.fill("t", 0, 2)
-    broker.manager.high_watermark_pass()
+    broker.manager.checkpoint_pass([checkpoint.HIGH_WATERMARKS])
     assert broker.disk.read_bytes("/a/replication-offset-checkpoint") == b"0\n1\nt 0 2\n"
     assert not broker.disk.exists("/a/recovery-point-offset-checkpoint")
     broker.disk.fail("write_bytes", errno.EIO, path="/a/replication")
     broker.fill("t", 0, 1)
-    broker.manager.high_watermark_pass()
+    broker.manager.checkpoint_pass([checkpoint.HIGH_WATERMARKS])
     assert [directory.failed is None for directory in broker.manager.directories] == [False, True]
     changes = broker.disk.changes
-    broker.manager.high_watermark_pass()
+    broker.manager.checkpoint_pass([checkpoint.HIGH_WATERMARKS])
     assert broker.disk.changes == changes
 
 
@@ -358,14 +359,15 @@ def test_the_metadata_log_has_a_place_of_its_own() -> None:
 # Flushes
 
 
-def test_flush_jobs(broker: Broker) -> None:
+def test_the_flushes_that_are_due(broker: Broker) -> None:
     broker.config = settings(flush_ms=100)
     broker.fill("t", 0, 2)
     broker.fill("t", 1, 2)
-    assert broker.manager.flush_jobs(NOW_MS + 99) == []
-    jobs = broker.manager.flush_jobs(NOW_MS + 100)
+    assert list(broker.manager.flush_steps(NOW_MS + 99)) == [None, None]
+    jobs = list(broker.manager.flush_steps(NOW_MS + 100))
     assert len(jobs) == 2
     for job in jobs:
+        assert job is not None
         job.run()
         job.finish()
     assert [log.unflushed for log in broker.manager.logs.values()] == [0, 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -111,6 +112,32 @@ def test_a_short_pass_needs_no_task_and_a_stop_ends_a_long_one() -> None:
     assert done == [0, 0, 1]
 
 
+def test_what_a_pass_leaves_to_a_thread_is_done_before_its_next_step_and_before_a_stop_is_over() -> None:
+    clock, done = StandingClock(), list[str]()
+    loop_thread = threading.get_ident()
+
+    def job() -> None:
+        assert threading.get_ident() != loop_thread
+        done.append("job")
+
+    def steps() -> Iterator[Callable[[], None] | None]:
+        yield job
+        done.append("after it")
+        clock.time += SLICE_SECONDS
+        yield None
+        done.append("after the stop")
+
+    async def stopped() -> None:
+        scheduler = Scheduler(clock)
+        scheduler.every("checkpoint", 100, lambda: scheduler.in_slices(steps()))
+        clock.advance(0.1)
+        assert done == []
+        await scheduler.stop()
+
+    asyncio.run(stopped())
+    assert done == ["job", "after it"]
+
+
 def test_a_pass_that_fails_is_logged_and_runs_again(caplog: pytest.LogCaptureFixture) -> None:
     clock, ran = StandingClock(), []
 
@@ -178,13 +205,13 @@ def test_a_flush_that_fails_is_not_the_logs_last(error: Exception, monkeypatch: 
 
         monkeypatch.setattr(broker.disk, "sync_dir", fail)
         if isinstance(error, OSError):
-            assert await flush_in_threads(broker.logs, now_ms) == 0
+            assert await flush_in_threads(Scheduler(StandingClock()), broker.logs, now_ms) == 0
         else:
             with pytest.raises(ZeroDivisionError):
-                await flush_in_threads(broker.logs, now_ms)
+                await flush_in_threads(Scheduler(StandingClock()), broker.logs, now_ms)
         assert log.unflushed == 1
         monkeypatch.undo()
-        assert await flush_in_threads(broker.logs, now_ms) == 1
+        assert await flush_in_threads(Scheduler(StandingClock()), broker.logs, now_ms) == 1
         assert log.unflushed == 0
 
     asyncio.run(scenario())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
 
+from ottla.log.disk.directory import do_at_once
 from ottla.log.disk.files import remove_tree
 from ottla.server.base.scheduler import Scheduler
 from ottla.server.broker.passes import Compaction, CoordinatorPasses, schedule_passes
@@ -24,6 +25,9 @@ class Recorded:
     def every(self, name: str, interval_ms: int | Callable[[], int], action: Callable[[], object]) -> None:
         assert name not in self.passes
         self.passes[name] = interval_ms, action
+
+    def in_slices(self, steps: Iterator[Callable[[], None] | None]) -> None:
+        do_at_once(steps)
 
 
 class Coordinator:
@@ -77,6 +81,17 @@ def test_partitions_whose_directory_was_removed_are_looked_for() -> None:
     remove_tree(broker.disk, "/data/t-0")
     action()
     assert broker.replicas.get("t", 0) is None
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "flush", "removed directories"])
+def test_what_looks_at_all_partitions_does_so_in_slices(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    broker, recorded = scheduled()
+    steps: list[object] = []
+    monkeypatch.setattr(recorded, "in_slices", steps.extend)
+    result = recorded.passes[name][1]()
+    if name == "flush":
+        asyncio.run(cast(Any, result))
+    assert steps.count(None) >= len(broker.logs.logs)
 
 
 def test_the_cleaner_s_pause_is_asked_for_each_time_and_without_the_cleaner_there_is_no_pass() -> None:

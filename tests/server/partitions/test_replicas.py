@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ottla.log.config import LogConfig
+from ottla.log.disk.directory import do_at_once
 from ottla.log.disk.files import remove_tree
 from ottla.log.errors import FencedLeaderEpoch, StorageError, UnknownLeaderEpoch
 from ottla.log.management.manager import LogManager
@@ -133,10 +134,10 @@ def test_a_partition_whose_directory_is_removed_is_not_there_any_more_and_who_wa
     replica = broker.replica("t")
     woken: list[int] = []
     replica.watchers["me"] = lambda: woken.append(1)
-    broker.replicas.drop_removed()
+    do_at_once(broker.replicas.drop_removed())
     assert woken == []
     remove_tree(broker.disk, "/data/t-0")
-    broker.replicas.drop_removed()
+    do_at_once(broker.replicas.drop_removed())
     assert woken == [1]
     assert not replica.is_leader
     assert broker.replicas.get("t", 0) is broker.replicas.get_by_id(broker.topic_id("t"), 0) is None
@@ -330,7 +331,7 @@ def test_a_topic_whose_directory_was_removed_can_be_deleted_and_made_again() -> 
     broker = MemoryBroker({"t": 1})
     broker.replica("t").append(batch(2))
     remove_tree(broker.disk, broker.replica("t").log.path)
-    broker.replicas.drop_removed()
+    do_at_once(broker.replicas.drop_removed())
     broker.delete_topic("t")
     other = broker.topic_id("another")
     broker.image.apply_all([TopicRecord("t", other), PartitionRecord(0, other, [1], [1], leader=1, leader_epoch=0)])
