@@ -16,7 +16,10 @@ sends this request before it moves a partition between log directories (AlterRep
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from ottla.log.errors import StorageError
+from ottla.server.base.turns import promise_if_long
 from ottla.server.metadata.operation import Refused
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -32,7 +35,13 @@ from ottla.wire.messages.alter_partition_reassignments import (
 TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 
-async def handle(body: AlterPartitionReassignmentsRequest, request: Request) -> AlterPartitionReassignmentsResponse:
+def handle(
+    body: AlterPartitionReassignmentsRequest, request: Request
+) -> Awaitable[AlterPartitionReassignmentsResponse] | AlterPartitionReassignmentsResponse:
+    return promise_if_long(_alter(body, request), sum(len(topic.partitions) for topic in body.topics), request.broker.clock)
+
+
+async def _alter(body: AlterPartitionReassignmentsRequest, request: Request) -> AlterPartitionReassignmentsResponse:
     try:
         return await request.broker.controller.alter_partition_reassignments(body, request.caller())
     except Refused as refused:

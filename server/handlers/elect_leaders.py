@@ -11,7 +11,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from ottla.log.errors import StorageError
+from ottla.server.base.turns import FEW, promise_if_long
 from ottla.server.metadata.elect_leaders import refused_whole
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -22,7 +25,13 @@ from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersR
 TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 
-async def handle(body: ElectLeadersRequest, request: Request) -> ElectLeadersResponse:
+def handle(body: ElectLeadersRequest, request: Request) -> Awaitable[ElectLeadersResponse] | ElectLeadersResponse:
+    topics = body.topic_partitions
+    length = FEW + 1 if topics is None else sum(len(topic.partitions) for topic in topics)
+    return promise_if_long(_elect(body, request), length, request.broker.clock)
+
+
+async def _elect(body: ElectLeadersRequest, request: Request) -> ElectLeadersResponse:
     try:
         return await request.broker.controller.elect_leaders(body, request.caller())
     except StorageError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from ottla.server.metadata.names import invalid_reason
@@ -72,11 +72,17 @@ class Permits:
 NO_LIMIT: Final = Permits()
 
 
+def _always() -> bool:
+    return True
+
+
 class Outcome(NamedTuple, Generic[_Answer]):
-    """The records that are appended as one batch, and the answer that is given once they are durable."""
+    """The records that are appended as one batch, and the answer that is given once they are durable. `holds` returns whether
+    what they were made from is still so, where others may have changed it since."""
 
     records: Sequence[WireStruct]
     answer: _Answer
+    holds: Callable[[], bool] = _always
 
 
 Planning: TypeAlias = Generator[None, None, Outcome[_Answer]]

@@ -6,6 +6,10 @@ along from a larger cluster stays as it is, with the moves that were under way t
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from ottla.server.base.turns import Steps, in_runs
 from ottla.server.metadata.image import MetadataImage, TopicImage
 from ottla.server.metadata.names import MAX_LENGTH
 from ottla.server.metadata.operation import check_time
@@ -24,14 +28,21 @@ from ottla.wire.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 
+PARTITIONS_A_STEP: Final = 100
+"""So many partitions are looked at before others may come first."""
 
-def alter(image: MetadataImage, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
-    """Answers each partition of a request by itself. Raises Refused with 7 REQUEST_TIMED_OUT."""
+
+def alter(image: MetadataImage, request: AlterPartitionReassignmentsRequest) -> Steps[AlterPartitionReassignmentsResponse]:
+    """Makes steps that answer each partition of a request by itself. They raise Refused with 7 REQUEST_TIMED_OUT."""
     if request.topics:
         check_time(request.timeout_ms)
     responses = []
     for topic in request.topics:
-        answers = [_alter_partition(image, topic.name, partition) for partition in topic.partitions]
+        answers = []
+        yield None
+        for partition in topic.partitions:
+            answers.append(_alter_partition(image, topic.name, partition))
+            yield None  # after each, because it may name any number of replicas
         responses.append(ReassignableTopicResponse(topic.name, answers))
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
@@ -65,21 +76,29 @@ def _find_fault(image: MetadataImage, replicas: list[int]) -> str | None:
     return f"There are no brokers {unknown}." if unknown else None
 
 
-def find_moving(image: MetadataImage, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
-    """Returns those of the named partitions, or of all, whose metadata names replicas to add or to remove."""
+def find_moving(image: MetadataImage, request: ListPartitionReassignmentsRequest) -> Steps[ListPartitionReassignmentsResponse]:
+    """Makes steps that return those of the named partitions, or of all, whose metadata names replicas to add or to remove."""
+    wanted: Iterable[tuple[str, Sequence[int] | None]]
     if request.topics is None:
-        wanted = [(topic, list(topic.partitions)) for topic in image.topics.values()]
+        wanted = [(name, None) for name in image.topics]
     else:
-        named = [each for each in request.topics if each.name in image.topics]
-        wanted = [(image.topics[each.name], each.partition_indexes) for each in named]
-    ongoing = [(topic.name, _moving(topic, indexes)) for topic, indexes in wanted]
-    return ListPartitionReassignmentsResponse(
-        error_message=None,
-        topics=[OngoingTopicReassignment(name, partitions) for name, partitions in ongoing if partitions],
-    )
+        wanted = [(each.name, each.partition_indexes) for each in request.topics]
+    found = []
+    for name, named in wanted:
+        topic = image.topics.get(name)
+        yield None
+        if topic is None:
+            continue
+        moving: list[OngoingPartitionReassignment] = []
+        for run in in_runs(list(topic.partitions) if named is None else named, PARTITIONS_A_STEP):
+            moving += _moving(topic, run)
+            yield None
+        if moving:
+            found.append(OngoingTopicReassignment(name, moving))
+    return ListPartitionReassignmentsResponse(error_message=None, topics=found)
 
 
-def _moving(topic: TopicImage, indexes: list[int]) -> list[OngoingPartitionReassignment]:
+def _moving(topic: TopicImage, indexes: Sequence[int]) -> list[OngoingPartitionReassignment]:
     found = ((index, topic.partitions[index]) for index in indexes if index in topic.partitions)
     return [
         OngoingPartitionReassignment(index, list(image.replicas), list(image.adding_replicas), list(image.removing_replicas))

@@ -3,8 +3,9 @@
 Every operation takes the same four steps: a rule looks at the image and makes records, the records become one batch on disk, the
 image applies them, and the caller gets the answer. There is no await between them, so operations cannot interleave. Those that
 name many topics do the first three steps for some topics at a time, with a turn of the event loop in between (`InParts`). Those
-about access rules, credentials and quotas take effect as a whole, however many they name: others come in between while they are
-planned, but for operations of these kinds, which wait for each other, so that what the plan was made from is still so.
+about access rules, credentials, quotas and leaders take effect as a whole, however many they name: others come in between while
+they are planned, but for operations of these kinds, which wait for each other, so that what the plan was made from is still so.
+Topics may go meanwhile; then elections are planned anew.
 
 The rules (topics.py, partitions.py, configs.py and so on) are imported with the first operation that needs them: importing them
 and their messages would take a tenth of the time allowed for a start, which needs none of them.
@@ -133,10 +134,11 @@ class StandaloneController(Controller):
         """Plans an operation in turns, commits its records as a whole, and returns its answer. No other operation that comes this
         way is planned or committed meanwhile. Raises StorageError, or Refused if nothing of it is done."""
         async with self._planning:
-            version = None
-            while version != self.image.metadata_version:  # it says which records there may be, and how they are encoded
-                version = self.image.metadata_version
+            while True:
+                version = self.image.metadata_version  # it says which records there may be, and how they are encoded
                 outcome, batch = await wait_for(take_steps(self._build_in_steps(plan()), self._clock))
+                if version == self.image.metadata_version and outcome.holds():
+                    break
             self._commit(outcome.records, batch)
         return outcome.answer
 
@@ -249,21 +251,23 @@ class StandaloneController(Controller):
     async def elect_leaders(self, request: ElectLeadersRequest, caller: Caller) -> ElectLeadersResponse:
         from ottla.server.metadata import elect_leaders
 
-        return self._carry_out(elect_leaders.elect_leaders(self.image, self._settings.alive(self.image), request))
+        return await self._carry_out_in_turns(
+            lambda: elect_leaders.elect_leaders(self.image, self._settings.alive(self.image), request)
+        )
 
     async def alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest, caller: Caller
     ) -> AlterPartitionReassignmentsResponse:
         from ottla.server.metadata import reassignments
 
-        return reassignments.alter(self.image, request)
+        return await wait_for(take_steps(reassignments.alter(self.image, request), self._clock))
 
     async def list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest, caller: Caller
     ) -> ListPartitionReassignmentsResponse:
         from ottla.server.metadata import reassignments
 
-        return reassignments.find_moving(self.image, request)
+        return await wait_for(take_steps(reassignments.find_moving(self.image, request), self._clock))
 
     async def allocate_producer_ids(self) -> range:
         from ottla.wire.messages.internal.producer_ids_record import ProducerIdsRecord

@@ -10,8 +10,11 @@ from ottla.server.metadata.elect_leaders import PREFERRED, UNCLEAN, elect_leader
 from ottla.server.metadata.image import MetadataImage, PartitionImage
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 from ottla.wire.messages.internal.partition_record import PartitionRecord
+from ottla.wire.messages.internal.remove_topic_record import RemoveTopicRecord
 from ottla.wire.messages.internal.topic_record import TopicRecord
+from tests.server.metadata.support import planned
 
 NOT_NEEDED = ErrorCode.ELECTION_NOT_NEEDED
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -32,7 +35,7 @@ def image_of(*partitions: PartitionRecord) -> MetadataImage:
 def elected(kind: int, *alive: int, **changes: Any) -> PartitionImage:
     """The one partition after an election that had to change it."""
     image = image_of(partition(**changes))
-    outcome = elect_leaders(image, alive, ElectLeadersRequest(kind, [TopicPartitions("t", [0])]))
+    outcome = planned(elect_leaders(image, alive, ElectLeadersRequest(kind, [TopicPartitions("t", [0])])))
     assert codes(outcome.answer) == [("t", [(0, 0)])]
     image.apply_all(outcome.records)
     found = image.topics["t"].partitions[0]
@@ -41,7 +44,9 @@ def elected(kind: int, *alive: int, **changes: Any) -> PartitionImage:
 
 
 def refused(kind: int, *alive: int, **changes: Any) -> int:
-    outcome = elect_leaders(image_of(partition(**changes)), alive, ElectLeadersRequest(kind, [TopicPartitions("t", [0])]))
+    outcome = planned(
+        elect_leaders(image_of(partition(**changes)), alive, ElectLeadersRequest(kind, [TopicPartitions("t", [0])]))
+    )
     assert outcome.records == []
     ((_, ((_, code),)),) = codes(outcome.answer)
     return code
@@ -106,7 +111,7 @@ def test_unclean_elections_that_are_refused() -> None:
 def ask(request: ElectLeadersRequest) -> tuple[ElectLeadersResponse, int]:
     """For a topic whose partitions 0 and 1 need a preferred election and whose partition 2 does not; how many records."""
     image = image_of(partition(0), partition(1), partition(2, leader=1))
-    outcome = elect_leaders(image, (1, 2, 3), request)
+    outcome = planned(elect_leaders(image, (1, 2, 3), request))
     return outcome.answer, len(outcome.records)
 
 
@@ -115,6 +120,29 @@ def test_everything_leaves_out_what_needs_no_election() -> None:
     assert (codes(answer), records) == ([("t", [(0, 0), (1, 0)])], 2)
     answer, records = ask(ElectLeadersRequest(UNCLEAN, None))
     assert (codes(answer), records) == ([("t", [])], 0)
+
+
+def test_others_come_in_between_and_what_they_change_is_planned_anew() -> None:
+    image = image_of(*(partition(index) for index in range(250)))
+    planning = elect_leaders(image, (1, 2, 3), ElectLeadersRequest(PREFERRED, None))
+    for _ in range(2):
+        assert next(planning) is None
+    outcome = planned(planning)
+    assert (len(outcome.records), outcome.holds()) == (250, True)
+    image.apply_all([partition(300)])
+    assert outcome.holds(), "another partition has changed"
+    image.apply_all([PartitionChangeRecord(7, b"i" * 16, leader=3)])
+    assert not outcome.holds()
+
+
+def test_a_topic_that_is_deleted_while_everything_is_planned_is_left_out() -> None:
+    image = image_of(*(partition(index) for index in range(250)))
+    planning = elect_leaders(image, (1, 2, 3), ElectLeadersRequest(PREFERRED, None))
+    next(planning)
+    image.apply_all([RemoveTopicRecord(b"i" * 16)])
+    outcome = planned(planning)
+    assert not outcome.holds()
+    assert codes(outcome.answer) == [("t", [(index, 0) for index in range(100)])]
 
 
 def test_each_partition_on_its_own() -> None:
@@ -163,5 +191,5 @@ def test_nothing_asked_for_is_done_whatever_else_is_wrong() -> None:
 
 def test_more_than_one_batch_may_hold() -> None:
     image = image_of(*(partition(index) for index in range(10_001)))
-    outcome = elect_leaders(image, (1, 2, 3), ElectLeadersRequest(PREFERRED, None))
+    outcome = planned(elect_leaders(image, (1, 2, 3), ElectLeadersRequest(PREFERRED, None)))
     assert (outcome.answer.error_code, outcome.records) == (ErrorCode.POLICY_VIOLATION, [])

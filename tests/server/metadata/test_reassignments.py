@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.server.base.turns import at_once
 from ottla.server.metadata import reassignments
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import Refused
@@ -17,6 +18,7 @@ from ottla.wire.messages.alter_partition_reassignments import (
 )
 from ottla.wire.messages.internal.partition_record import PartitionRecord
 from ottla.wire.messages.internal.register_broker_record import RegisterBrokerRecord
+from ottla.wire.messages.internal.remove_topic_record import RemoveTopicRecord
 from ottla.wire.messages.internal.topic_record import TopicRecord
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -45,9 +47,25 @@ def image() -> MetadataImage:
     return made
 
 
+def test_many_partitions_take_many_steps(image: MetadataImage) -> None:
+    partitions = [ReassignablePartition(0, [1])] * 50
+    altering = reassignments.alter(image, AlterPartitionReassignmentsRequest(1, topics=[ReassignableTopic("t", partitions)]))
+    for _ in range(50):
+        assert next(altering) is None
+    named = ListPartitionReassignmentsTopics("t", [1] * 10 * reassignments.PARTITIONS_A_STEP)
+    finding = reassignments.find_moving(image, ListPartitionReassignmentsRequest(0, [named]))
+    for _ in range(10):
+        assert next(finding) is None
+    image.apply_all([RemoveTopicRecord(T)])
+    everything = reassignments.find_moving(image, ListPartitionReassignmentsRequest(0, None))
+    next(everything)
+    image.apply_all([RemoveTopicRecord(U)])
+    assert at_once(everything).topics == []
+
+
 def altered(image: MetadataImage, index: int, replicas: list[int] | None) -> ReassignablePartitionResponse:
     asked = ReassignableTopic("t", [ReassignablePartition(index, replicas)])
-    answer = reassignments.alter(image, AlterPartitionReassignmentsRequest(1, topics=[asked]))
+    answer = at_once(reassignments.alter(image, AlterPartitionReassignmentsRequest(1, topics=[asked])))
     assert (answer.error_code, answer.error_message) == (0, None)
     return answer.responses[0].partitions[0]
 
@@ -73,14 +91,14 @@ def test_a_partition_stays_where_it_is(
 def test_the_answer_repeats_whether_the_number_of_replicas_may_change(image: MetadataImage) -> None:
     for allowed in (True, False):
         request = AlterPartitionReassignmentsRequest(1, allowed, [ReassignableTopic("t", [ReassignablePartition(0, [1])])])
-        assert reassignments.alter(image, request).allow_replication_factor_change is allowed
+        assert at_once(reassignments.alter(image, request)).allow_replication_factor_change is allowed
 
 
 def test_no_time_is_a_refusal_unless_nothing_is_asked(image: MetadataImage) -> None:
     with pytest.raises(Refused) as refused:
-        reassignments.alter(image, AlterPartitionReassignmentsRequest(0, topics=[ReassignableTopic("t", [])]))
+        at_once(reassignments.alter(image, AlterPartitionReassignmentsRequest(0, topics=[ReassignableTopic("t", [])])))
     assert (refused.value.code, refused.value.message) == (ErrorCode.REQUEST_TIMED_OUT, None)
-    answer = reassignments.alter(image, AlterPartitionReassignmentsRequest(0))
+    answer = at_once(reassignments.alter(image, AlterPartitionReassignmentsRequest(0)))
     assert (answer.error_code, answer.error_message, answer.responses) == (0, "", [])
 
 
@@ -92,7 +110,7 @@ def test_what_was_moving_in_a_larger_cluster_is_listed(
     image: MetadataImage, asked: list[tuple[str, list[int]]] | None, found: list[int]
 ) -> None:
     topics = None if asked is None else [ListPartitionReassignmentsTopics(*each) for each in asked]
-    answer = reassignments.find_moving(image, ListPartitionReassignmentsRequest(0, topics))
+    answer = at_once(reassignments.find_moving(image, ListPartitionReassignmentsRequest(0, topics)))
     assert (answer.error_code, answer.error_message) == (0, None)
     assert [(topic.name, topic.partitions) for topic in answer.topics] == [
         ("t", [OngoingPartitionReassignment(index, [1, 2, 3], [2], [3])]) for index in found

@@ -13,7 +13,7 @@ import pytest
 
 from ottla.log.errors import StorageError
 from ottla.server.metadata import access, scram, standalone
-from ottla.server.metadata.image import TOPIC
+from ottla.server.metadata.image import NO_LEADER, TOPIC
 from ottla.server.metadata.operation import MAX_RECORDS, Refused
 from ottla.server.metadata.topics import Creation
 from ottla.server.settings.authorizer_settings import STANDARD_AUTHORIZER
@@ -22,6 +22,9 @@ from ottla.wire.messages.alter_user_scram_credentials import AlterUserScramCrede
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest
+from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 from ottla.wire.messages.internal.register_broker_record import RegisterBrokerRecord
 from tests.fakes import CALLER
 from tests.server.metadata.support import Node, StillClock
@@ -228,6 +231,33 @@ def test_an_operation_on_many_rules_takes_effect_as_a_whole_while_others_come_in
     node.power_cut()
     node.start()
     assert list(access.rules(node.image)) == kept
+
+
+def test_an_election_is_planned_anew_if_one_of_its_topics_goes_meanwhile() -> None:
+    node = hurried()
+
+    async def scenario() -> Any:
+        for name in ("gone", "stays"):
+            await node.controller.create_topics(CreateTopicsRequest([CreatableTopic(name, 1000, 1)]), CALLER)
+        lost = [
+            PartitionChangeRecord(index, topic.topic_id, leader=NO_LEADER)
+            for topic in node.image.topics.values()
+            for index in topic.partitions
+        ]
+        node.controller.commit(lost)
+        electing = asyncio.ensure_future(node.controller.elect_leaders(ElectLeadersRequest(0, None), CALLER))
+        await asyncio.sleep(0)
+        assert not electing.done()
+        await node.controller.delete_topics(DeleteTopicsRequest([DeleteTopicState("gone")], timeout_ms=1000), CALLER)
+        assert not electing.done()
+        return await electing
+
+    answer = asyncio.run(scenario())
+    assert [(each.topic, len(each.partition_result)) for each in answer.replica_election_results] == [("stays", 1000)]
+    assert {partition.leader for partition in node.image.topics["stays"].partitions.values()} == {1}
+    node.power_cut()
+    node.start()
+    assert list(node.image.topics) == ["stays"]
 
 
 def test_without_an_authorizer_there_are_no_rules() -> None:
