@@ -8,9 +8,9 @@ are lost by that, and their members are gone; if dead letters of it are still be
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.log.errors import LogError
 from ottla.log.timestamps import search_timestamp
@@ -43,6 +43,7 @@ MANY_GROUPS: Final = 1_000
 """The settings of at most this many groups are cached, since clients can name any number of groups."""
 
 logger = logging.getLogger("ottla.server.share.share_partitions")
+K = TypeVar("K", bound=Hashable)
 
 
 class SharePartitions:
@@ -72,6 +73,9 @@ class SharePartitions:
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
         self._loading: dict[SharePartitionKey, SharePartition] = {}
         """The share partitions whose state is not replicated yet."""
+        self._of_partition: dict[TopicIdPartition, dict[SharePartitionKey, None]] = {}
+        """The share partitions above, of all groups, by the partition that they are of, so that nobody has to look at all."""
+        self._of_group: dict[str, dict[SharePartitionKey, None]] = {}
         self._group_settings: dict[str, ShareGroupConfig] = {}
         self._letters: DeadLetters | None = None
         image.subscribe(self._follow)
@@ -136,8 +140,10 @@ class SharePartitions:
                 if loaded is not None:
                     loaded.result()
                 self._partitions[key] = found
+                self._list(key)
                 return found
             self._loading[key] = found
+            self._list(key)
             loaded.add_done_callback(partial(self._loaded, found))
         raise ShareError(ErrorCode.OFFSET_NOT_AVAILABLE, "The state of the group in this partition is being read.")
 
@@ -149,6 +155,7 @@ class SharePartitions:
         try:
             loaded.result()
         except ShareError as error:
+            self._unlist(partition.key)
             logger.warning("%r cannot be loaded: %s", partition, error)
         else:
             self._partitions[partition.key] = partition
@@ -185,15 +192,29 @@ class SharePartitions:
             )
         return found.offset
 
+    def _list(self, key: SharePartitionKey) -> None:
+        self._of_partition.setdefault((key.topic_id, key.partition), {})[key] = None
+        self._of_group.setdefault(key.group_id, {})[key] = None
+
+    def _unlist(self, key: SharePartitionKey) -> None:
+        _remove(self._of_partition, (key.topic_id, key.partition), key)
+        _remove(self._of_group, key.group_id, key)
+
     def forget(self, key: SharePartitionKey) -> None:
+        self._unlist(key)
         self._loading.pop(key, None)
         found = self._partitions.pop(key, None)
         if found is not None:
             found.close()
 
     def forget_partition(self, topic_id: bytes, index: int) -> None:
-        """Drops what all groups have of a partition, because its leader changed."""
-        self._forget_where(lambda key: key[1:] == (topic_id, index))
+        """Drops what all groups have of a partition, because its leader changed, or because it is deleted."""
+        for key in self._own(self._of_partition.get((topic_id, index), ())):
+            self.forget(key)
+
+    def _own(self, keys: Iterable[SharePartitionKey]) -> list[SharePartitionKey]:
+        """Returns those of the keys that belong to this broker."""
+        return list(keys)
 
     def handle_error(self, partition: SharePartition, error: ShareError) -> None:
         """Handles an error of a share partition: drops the partition if the error means that it is no longer this broker's."""
@@ -202,17 +223,11 @@ class SharePartitions:
             if self._partitions.get(partition.key) is partition:
                 self.forget(partition.key)
 
-    def _forget_where(self, is_gone: Callable[[SharePartitionKey], bool]) -> None:
-        for key in self._where(is_gone):
-            self.forget(key)
-
-    def _where(self, is_gone: Callable[[SharePartitionKey], bool]) -> list[SharePartitionKey]:
-        return [key for key in (*self._partitions, *self._loading) if is_gone(key)]
-
     def _follow(self, event: object) -> None:
         match event:
             case TopicDeleted(topic=topic):
-                self._forget_where(lambda key: key.topic_id == topic.topic_id)
+                for index in topic.partitions:
+                    self.forget_partition(topic.topic_id, index)
             case PartitionChanged(topic=topic, partition=index, previous=previous) if previous is not None:
                 replica = self._replicas.get_by_id(topic.topic_id, index)
                 if replica is None or not replica.is_leader:
@@ -270,7 +285,7 @@ class SharePartitions:
         """Makes steps that end the locks of a member whose session is closed."""
         yield from self._release_locks(session)
         group_id = session.key.group_id
-        if not any(key.group_id == group_id for key in self._partitions):
+        if group_id not in self._of_group:
             self.sessions.forget_group(session.connection, group_id)
 
     def _release_locks(self, session: ShareSession) -> Steps[None]:
@@ -300,10 +315,18 @@ class SharePartitions:
         empty = self.sessions.empty_groups(connection)
         if not empty:
             return
-        for key in self._where(lambda key: key.group_id in empty):
+        for key in self._own(key for group_id in sorted(empty) for key in self._of_group.get(group_id, ())):
             found = self._partitions.get(key)
             if not self.sessions.has_group(key.group_id) and not (found is not None and found.is_archiving):
                 self.forget(key)  # else somebody has come meanwhile, or it is dropped when its letters are written
             yield None
         for group_id in empty:
             self._group_settings.pop(group_id, None)
+
+
+def _remove(lists: dict[K, dict[SharePartitionKey, None]], place: K, key: SharePartitionKey) -> None:
+    listed = lists.get(place)
+    if listed is not None:
+        listed.pop(key, None)
+        if not listed:
+            del lists[place]

@@ -5,7 +5,7 @@ The state of share partitions is the broker's, but a member has a session with e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.server.share.persister import ShareError
@@ -38,9 +38,9 @@ class NodeSharePartitions(SharePartitions):
             raise ShareError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
         return super().load(group_id, replica)
 
-    def _where(self, is_gone: Callable[[SharePartitionKey], bool]) -> list[SharePartitionKey]:
+    def _own(self, keys: Iterable[SharePartitionKey]) -> list[SharePartitionKey]:
         """See SharePartitions. What other nodes lead stays."""
-        return super()._where(lambda key: is_gone(key) and self._leads(key.topic_id, key.partition))
+        return [key for key in keys if self._leads(key.topic_id, key.partition)]
 
     def _leads(self, topic_id: bytes, index: int) -> bool:
         image = self._image.partition_by_id(topic_id, index)

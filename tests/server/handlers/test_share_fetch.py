@@ -391,6 +391,29 @@ def test_also_where_the_session_ended_before(broker: MemoryBroker, member: Membe
     assert len(shares) == 0
 
 
+def test_what_happens_to_one_partition_or_topic_looks_at_no_other() -> None:
+    class Unsearched(dict[Any, Any]):
+        def __iter__(self) -> Any:
+            raise AssertionError("all share partitions were looked at")
+
+    broker, _ = share_broker({"t": 3, "u": 2})
+    broker.register_broker(2, port=9094)
+    shares = broker.context.share_partitions()
+    for number, group_id in enumerate(("g", "h")):
+        Member(broker, f"m{number}").fetch([*(("t", index) for index in range(3)), ("u", 0)], group_id=group_id)
+    shares._partitions = Unsearched(shares._partitions)
+    broker.elect("t", leader=2)
+    assert len(shares) == 6
+    for group_id in ("g", "h"):
+        assert shares.get(group_id, (broker.topic_id("t"), 0)) is None
+        assert shares.get(group_id, (broker.topic_id("t"), 1)) is not None
+    broker.delete_topic("t")
+    assert len(shares) == 2
+    for session in list(shares.sessions._sessions.values()):
+        disconnect(session.connection)
+    assert (len(shares), shares._of_partition, shares._of_group) == (0, {}, {})
+
+
 # Refusals
 
 
