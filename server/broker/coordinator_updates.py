@@ -46,7 +46,7 @@ class CoordinatorUpdates:
                 if topic.name == TRANSACTION_STATE:
                     self._context.transaction_coordinator().refresh()
                 if self._context.existing_share_coordinator is not None:
-                    self._context.existing_share_coordinator.topic_deleted(topic.name, topic.topic_id)
+                    self._context.existing_share_coordinator.topic_deleted(topic.name)
             case TopicCreated():
                 self._topic_changed(event)
             case PartitionChanged(topic=topic, partition=index):

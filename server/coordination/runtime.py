@@ -240,14 +240,14 @@ class CoordinatorRuntime(Generic[S]):
         self._has_next_slice = False
         until = self._clock.ticks_ns() + round(LOAD_SLICE_SECONDS * 1_000_000_000)
         while self._loading:
-            if self._clock.ticks_ns() >= until:
-                self._has_next_slice = True
-                self._clock.call_later(0, self._load_some)
-                return
             shard, steps = self._loading.popleft()
             is_wanted = self._shards.get(shard.partition) is shard  # otherwise it was unloaded meanwhile
             if is_wanted and not self._load(shard, steps, until):
                 self._loading.append((shard, steps))
+            if self._loading and self._clock.ticks_ns() >= until:  # after a step, so that also a slow clock sees an end
+                self._has_next_slice = True
+                self._clock.call_later(0, self._load_some)
+                return
 
     def _load(self, shard: S, steps: Iterator[None], until: int) -> bool:
         """Loads a shard until the clock shows `until`; returns whether nothing of it is left."""

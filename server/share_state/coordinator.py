@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from ottla.server.base.clock import Clock
 from ottla.server.base.turns import Steps, take_steps
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from ottla.server.coordination.internal_topic import Appended
 
 logger = logging.getLogger("ottla.server.share_state")
+
+_FORGET: Final = "forget deleted topics"
 
 
 class ShareStateLog(CoordinatorLog, Protocol):
@@ -94,6 +96,8 @@ class ShareCoordinator:
         self._clock = clock
         self._exists = exists
         self._create_topic = create_topic
+        self._has_deletions = False
+        """True if topics were deleted whose share partitions will be looked for soon."""
         self._shards = CoordinatorRuntime(SHARE_GROUP_STATE, log, clock, self._make, ShareStateError, loaded=self._loaded)
 
     # Routing
@@ -190,12 +194,17 @@ class ShareCoordinator:
         if taken is not None:
             taken.add_done_callback(lambda done: done.result())  # raises for the loop, which logs it
 
-    def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        """Deletes the share partitions of a deleted topic."""
+    def topic_deleted(self, topic: str) -> None:
+        """Deletes the share partitions of a deleted topic, soon: many that are deleted together cost one look."""
         if topic == SHARE_GROUP_STATE:
             self.refresh()
-        else:
-            self._on_each(lambda shard: shard.forget_topics((topic_id,)), "forget a deleted topic")
+        elif not self._has_deletions:
+            self._has_deletions = True
+            self._clock.call_later(0, self._forget_missing)
+
+    def _forget_missing(self) -> None:
+        self._has_deletions = False
+        self._on_each(ShareStateShard.forget_missing, _FORGET)
 
     def snapshot_cold(self) -> None:
         """Writes new snapshots of cold share partitions. This runs every
@@ -250,3 +259,5 @@ class ShareCoordinator:
     def _loaded(self, shard: ShareStateShard) -> None:
         if len(shard):
             logger.info("loaded partition %d of %s: %d share partitions", shard.partition, SHARE_GROUP_STATE, len(shard))
+        # Those of topics that were deleted while nobody coordinated, or while the shard was loading.
+        self._shards.attempt(ShareStateShard.forget_missing, shard, _FORGET)

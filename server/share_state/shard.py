@@ -12,7 +12,7 @@ a lower state epoch from before the share group's offsets were reset.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -251,20 +251,23 @@ class ShareStateShard(CoordinatorShard[Change]):
 
     # Passes
 
-    def forget_topics(self, topic_ids: Collection[bytes]) -> Promise[None] | None:
-        """Deletes the share partitions of deleted topics. Raises ShareStateError; or returns a promise, which may fail with it,
-        if that takes longer than a turn.
-        """
-        return take_steps(self._forget_topics(topic_ids), self.clock)
+    def forget_missing(self) -> Promise[None] | None:
+        """Deletes the share partitions whose topics were deleted. Raises ShareStateError; or returns a promise, which may fail
+        with it, if that takes longer than a turn.
 
-    def _forget_topics(self, topic_ids: Collection[bytes]) -> Steps[None]:
-        for names in in_runs([name for name in self._kept if name.topic_id in topic_ids], A_STEP):
-            self._write([(name, None) for name in names if name in self._kept])
+        The metadata must be as new as the leadership of the partition. No coordinator keeps the state of a topic that is not
+        there, so what is missing was deleted.
+        """
+        return take_steps(self._forget_missing(), self.clock)
+
+    def _forget_missing(self) -> Steps[None]:
+        for names in in_runs(list(self._kept), A_STEP):
+            self._write([(name, None) for name in names if name in self._kept and not self._exists(*name[1:])])
             yield None
 
     def snapshot_cold(self, interval_ms: int) -> int | Promise[int]:
         """Writes the snapshots of those share partitions anew that were not written for `interval_ms`. Returns how many there
-        were. Raises ShareStateError; or returns a promise, as `forget_topics` does.
+        were. Raises ShareStateError; or returns a promise, as `forget_missing` does.
         """
         return take_steps(self._snapshot_cold(interval_ms), self.clock)
 

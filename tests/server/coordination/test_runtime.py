@@ -170,8 +170,22 @@ def test_the_records_of_one_batch_are_replayed_in_slices() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runtime.clock, "ticks_ns", lambda: next(looks) * 4_000_000)
         shard = runtime.take_over()
-        assert len(shard.seen) == 2 * RECORDS_A_STEP - 1
+        assert len(shard.seen) == 3 * RECORDS_A_STEP - 1
     runtime.clock.advance(0)
+    assert (len(shard.seen), shard.loading) == (5 * RECORDS_A_STEP, False)
+
+
+def test_also_where_a_look_at_the_clock_takes_longer_than_a_slice_there_is_a_step_in_each() -> None:
+    runtime = Runtime()
+    runtime.log.append(0, batch_of(*[(str(number), "w") for number in range(5 * RECORDS_A_STEP)]))
+    looks = itertools.count()
+    runtime.clock.ticks_ns = lambda: next(looks) * 2 * round(LOAD_SLICE_SECONDS * 1e9)
+    shard = runtime.take_over()
+    turns = 0
+    while shard.loading and turns < 20:
+        runtime.clock.advance(0)
+        turns += 1
+    assert turns < 20
     assert (len(shard.seen), shard.loading) == (5 * RECORDS_A_STEP, False)
 
 

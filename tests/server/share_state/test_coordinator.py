@@ -7,6 +7,7 @@ import pytest
 from ottla.log.errors import StorageError
 from ottla.server.share_state.batches import StateBatch
 from ottla.server.share_state.coordinator import Summary
+from ottla.server.share_state.shard import ShareStateShard
 from ottla.server.share_state.state import SharePartition
 from ottla.wire.errors import ErrorCode
 from tests.server.coordination.memory import slow_ticks
@@ -202,9 +203,48 @@ def test_a_deleted_topic_takes_its_state_along() -> None:
     driver = Driver()
     driver.begin()
     driver.begin(OTHER)
-    driver.coordinator.topic_deleted("t", TOPIC_ID)
+    del driver.topics[TOPIC_ID]
+    driver.coordinator.topic_deleted("t")
+    driver.clock.advance(0)
     assert driver.coordinator.find(NAME) is None
     assert driver.restarted().coordinator.find(OTHER) is None
+
+
+def test_many_topics_that_are_deleted_together_cost_one_look_at_each_shard(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver, looks = Driver(ShareLog(partitions=1)), list[object]()
+    driver.begin()
+    monkeypatch.setattr(ShareStateShard, "forget_missing", looks.append)
+    for number in range(100):
+        driver.coordinator.topic_deleted(f"t{number}")
+    driver.clock.advance(0)
+    assert len(looks) == 1
+    driver.coordinator.topic_deleted("t")
+    driver.clock.advance(0)
+    assert len(looks) == 2
+
+
+@pytest.mark.parametrize("loading", [False, True])
+def test_what_is_left_of_a_topic_that_was_deleted_while_nobody_looked_goes_when_it_is_loaded(*, loading: bool) -> None:
+    """The broker was killed after the deletion, or was loading the shard then."""
+    driver = Driver()
+    driver.begin()
+    driver.begin(OTHER)
+    topics = driver.topics
+    if loading:
+        driver.clock.ticks_ns = slow_ticks()  # type: ignore[method-assign]  # of this clock only
+        driver = driver.restarted()
+        assert refused(lambda: driver.coordinator.find(NAME)) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        del topics[TOPIC_ID]
+        driver.coordinator.topic_deleted("t")
+        for _ in range(9):
+            driver.clock.advance(0)
+    else:
+        del topics[TOPIC_ID]
+        driver = driver.restarted()
+    assert (driver.coordinator.find(NAME), driver.coordinator.find(OTHER)) == (None, None)
+    written = len(driver.log.records())
+    driver.restarted()
+    assert len(driver.log.records()) == written, "they are gone by records, which are written once"
 
 
 # Pruning
@@ -264,7 +304,9 @@ def test_passes_outlive_a_log_that_refuses() -> None:
     driver.log.fail = StorageError("gone")
     driver.coordinator.snapshot_cold()
     driver.coordinator.prune()
-    driver.coordinator.topic_deleted("t", TOPIC_ID)
+    del driver.topics[TOPIC_ID]
+    driver.coordinator.topic_deleted("t")
+    driver.clock.advance(0)
     assert driver.now().snapshot_epoch == 1
 
 

@@ -92,7 +92,7 @@ class ShareBroker(Broker):
         del self.metadata.topics_by_id[gone.topic_id]
         del self.state.topics[gone.topic_id]
         self.groups.topic_changed(topic)
-        self.state.coordinator.topic_deleted(topic, gone.topic_id)
+        self.state.coordinator.topic_deleted(topic)
 
 
 class Driver:
