@@ -4,7 +4,7 @@ cleaning itself is done by `log.compaction.cleaner`.
 All of it runs where the logs live, on one thread; only `Cleaner.groups` and the syncs of a swap may run elsewhere. A log has at
 most one cleaning at a time, which goes through these calls:
 
-    `next_cleaning`   chooses the dirtiest log that is due
+    `choose`          chooses the dirtiest log that is due
     `prepare`         makes the job that can be sent; before it, what `flush_job` names must be made durable
     `swap`            is called once for each group that the cleaner has made, and moves the checkpoint to the group's end
     `finish`          moves the checkpoint to where the cleaning ended
@@ -30,10 +30,11 @@ from ottla.log.compaction.plan import CleaningPlan, is_compacted, is_due, plan
 from ottla.log.compaction.swap import SegmentSwap, remove_unfinished, settle
 from ottla.log.disk.checkpoint import TopicPartition
 from ottla.log.errors import CorruptRecord, StorageError
+from ottla.log.management.passes import Steps, run_pass
 from ottla.log.transactions import collect_aborted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Container, Generator
     from random import Random
 
     from ottla.log.flush import FlushJob
@@ -132,49 +133,68 @@ class LogCleanerManager:
     # Choosing
 
     def next_cleaning(self, but: Container[TopicPartition] = ()) -> Cleaning | None:
-        """Begins a cleaning of the dirtiest log that is due and returns it; None if no log is due. Logs in `but` are passed
-        over."""
-        now_ms = self.last_run_ms = self._now_ms()
-        dirtiest: tuple[PartitionLog, CleaningPlan] | None = None
-        self.max_dirty_ratio, self.max_delay_ms = 0.0, 0
-        for log in self._compacted():
-            if len(log.segments) == 1:  # only the active one: most logs, most of the time
-                continue
-            try:
-                found = self._plan(log, now_ms)
-            except StorageError:  # logged where the directory went offline
-                continue
-            except CorruptRecord as error:
-                self.leave_alone(log, str(error))
-                continue
-            self.max_dirty_ratio = max(self.max_dirty_ratio, found.dirty_ratio)
-            self.max_delay_ms = max(self.max_delay_ms, found.delay_ms)
-            if (log.topic, log.partition) in but or not is_due(log, found):
-                continue
-            if dirtiest is None or found.dirty_ratio > dirtiest[1].dirty_ratio:
-                dirtiest = log, found
-        if dirtiest is None:
-            return None
-        cleaning = Cleaning(self._logs, *dirtiest, now_ms)
-        self._logs.in_cleaning.add(cleaning.partition)
-        return cleaning
+        """Does what `choose` does, at once."""
+        return run_pass(self.choose(but))
 
-    def _compacted(self) -> list[PartitionLog]:
-        """Returns the compacted logs that can be cleaned and are not being cleaned or moved."""
-        logs = self._logs
-        for partition in [partition for partition in self.uncleanable if partition not in logs.logs]:
+    def choose(self, but: Container[TopicPartition] = ()) -> Generator[None, None, Cleaning | None]:
+        """Begins a cleaning of the dirtiest log that is due and returns it; None if no log is due. Logs in `but` are passed
+        over. Looks at a log a step; others may come in between."""
+        while True:
+            now_ms = self.last_run_ms = self._now_ms()
+            dirtiest: PartitionLog | None = None
+            dirtiest_ratio = max_dirty_ratio = 0.0
+            max_delay_ms = 0
+            for log in self._logs_now():
+                yield
+                found = self._look(log, now_ms)
+                if found is None:
+                    continue
+                max_dirty_ratio = max(max_dirty_ratio, found.dirty_ratio)
+                max_delay_ms = max(max_delay_ms, found.delay_ms)
+                if (log.topic, log.partition) in but or not is_due(log, found):
+                    continue
+                if dirtiest is None or found.dirty_ratio > dirtiest_ratio:
+                    dirtiest, dirtiest_ratio = log, found.dirty_ratio
+            self.max_dirty_ratio, self.max_delay_ms = max_dirty_ratio, max_delay_ms
+            if dirtiest is None:
+                return None
+            found = self._look(dirtiest, now_ms)  # anew, because it may have changed since, or somebody else cleans it
+            if found is not None and is_due(dirtiest, found):
+                cleaning = Cleaning(self._logs, dirtiest, found, now_ms)
+                self._logs.in_cleaning.add(cleaning.partition)
+                return cleaning
+
+    def _logs_now(self) -> list[PartitionLog]:
+        """Returns all logs, and forgets which of those that are gone could not be cleaned."""
+        for partition in [partition for partition in self.uncleanable if partition not in self._logs.logs]:
             del self.uncleanable[partition]
-        return [
-            log
-            for partition, log in logs.logs.items()
-            if is_compacted(log)
+        return list(self._logs.logs.values())
+
+    def _look(self, log: PartitionLog, now_ms: int) -> CleaningPlan | None:
+        """Returns how far a log may be cleaned; None if it cannot be cleaned now or has nothing to clean."""
+        if len(log.segments) == 1 or not self._may_clean(log):  # only the active one: most logs, most of the time
+            return None
+        try:
+            return self._plan(log, now_ms)
+        except StorageError:  # logged where the directory went offline
+            return None
+        except CorruptRecord as error:
+            self.leave_alone(log, str(error))
+            return None
+
+    def _may_clean(self, log: PartitionLog) -> bool:
+        """Returns whether the log is compacted, can be cleaned, and is not being cleaned or moved."""
+        logs, partition = self._logs, (log.topic, log.partition)
+        return (
+            is_compacted(log)
+            and logs.logs.get(partition) is log
             and partition not in logs.in_cleaning
             and partition not in logs.futures
             and partition not in logs.found_futures
             and partition not in self.uncleanable
             and log.directory.failed is None
             and not log.closed
-        ]
+        )
 
     def _plan(self, log: PartitionLog, now_ms: int) -> CleaningPlan:
         directory, partition = log.directory, (log.topic, log.partition)
@@ -267,16 +287,19 @@ class LogCleanerManager:
         _log.error("%s-%d is no longer compacted: %s", log.topic, log.partition, reason)
         self.uncleanable[log.topic, log.partition] = reason
 
-    def delete_old(self) -> int:
-        """Applies retention, and deletes what lies below the log's start, for compacted logs; returns how many segments went."""
+    def delete_old(self) -> Steps:
+        """Applies retention, and deletes what lies below the log's start, for compacted logs, one a step; returns how many
+        segments went."""
         deleted = 0
-        for log in self._compacted():
-            try:
-                deleted += log.apply_retention(self._now_ms())
-            except StorageError:  # logged where the directory went offline
-                continue
-            except CorruptRecord as error:
-                self.leave_alone(log, str(error))
+        for log in self._logs_now():
+            if self._may_clean(log):
+                try:
+                    deleted += log.apply_retention(self._now_ms())
+                except StorageError:  # logged where the directory went offline
+                    pass
+                except CorruptRecord as error:
+                    self.leave_alone(log, str(error))
+            yield
         return deleted
 
     def uncleanable_in(self, directory_path: str) -> list[PartitionLog]:
@@ -301,7 +324,7 @@ class LogCleanerManager:
         cleaned = 0
         while (cleaning := self.next_cleaning()) is not None:
             cleaned += self.clean_here(cleaning, throttle)
-        self.delete_old()
+        run_pass(self.delete_old())
         return cleaned
 
     def clean_here(self, cleaning: Cleaning, throttle: Callable[[CleaningJob], Throttle] | None = None) -> bool:

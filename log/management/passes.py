@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from ottla.log.errors import CorruptRecord, StorageError
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ottla.log.manager")
 
+T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, int]
 
 
@@ -60,10 +61,11 @@ def delete_steps(manager: LogManager, now_ms: int) -> Steps:
     return removed
 
 
-def run_pass(steps: Steps) -> int:
-    """Takes all steps at once, for a program that has nothing else to do meanwhile; returns what they amount to."""
+def run_pass(steps: Generator[None, None, T]) -> T:
+    """Takes all steps at once, for a program that has nothing else to do meanwhile; returns what they return."""
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            return int(end.value)
+            result: T = end.value
+            return result

@@ -1,11 +1,11 @@
 """Compacts the logs that are due, every `log.cleaner.backoff.ms`, outside the event loop's process.
 
-Decisions, and everything that touches a log's segments, happen here on the loop (log/compaction/cleaner_manager.py) and take
-microseconds, except for the checkpoint files, which are synced on the loop like all checkpoint files: one when a cleaning begins,
-and one with every new segment. The fsyncs of logs go to threads. The work itself is done by a worker process, which is started
-when a log is due and ended when no log is due any more: an idle broker has none. `log.cleaner.threads` limits how many there are
-at once. If no other process may work on the files (a test's are in memory, or are not synced), the same work is done in a thread
-of this process.
+Decisions, and everything that touches a log's segments, happen here on the loop (log/compaction/cleaner_manager.py), in turns
+where they are about all logs, and take microseconds, except for two checkpoint files that are synced here: one when a cleaning
+begins, and one with every new segment. The fsyncs of logs go to threads. The work itself is done by a worker process, which is
+started when a log is due and ended when no log is due any more: an idle broker has none. `log.cleaner.threads` limits how many
+there are at once. If no other process may work on the files (a test's are in memory, or are not synced), the same work is done in
+a thread of this process.
 
 When a worker dies, only its current cleaning is lost: what it was writing is removed, and the next pass tries the log again.
 After a second death the log is left uncleaned. If no worker can be started, the next pass tries again. A cleaning whose log is
@@ -19,7 +19,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -29,8 +29,10 @@ from ottla.log.compaction.cleaner_manager import CleanerSettings, Cleaning, LogC
 from ottla.log.compaction.cleaning_job import CleanedGroup, CleaningAborted, CleaningJob, CleaningStats, MapTooSmall
 from ottla.log.disk.files import StateUnknown
 from ottla.log.errors import CorruptRecord, LogError, StorageError
+from ottla.server.base.answers import wait_for
 from ottla.server.base.clock import wait_at_most
 from ottla.server.base.scheduler import flush_in_thread
+from ottla.server.base.turns import take_steps
 
 if TYPE_CHECKING:
     from random import Random
@@ -105,6 +107,7 @@ class LogCleaner:
     ) -> None:
         self.manager = LogCleanerManager(logs, clock.now_ms, random)
         self._values = values
+        self._clock = clock
         in_process = disk.is_open_to_processes and bool(sys.executable)
         self._new_worker = new_worker or (lambda: ProcessWorker(clock) if in_process else ThreadWorker(disk, clock))
         self._workers: list[Worker] = []
@@ -116,7 +119,7 @@ class LogCleaner:
         settings = self.manager.settings = settings_from_broker(self._values())
         await asyncio.gather(*(self._clean_due() for _ in range(settings.threads)))
         if not self._stopped:
-            self.manager.delete_old()
+            await wait_for(take_steps(self.manager.delete_old(), self._clock))
 
     def stop(self) -> None:
         """Makes the current pass end soon; the scheduler waits for it."""
@@ -129,7 +132,7 @@ class LogCleaner:
         worker: Worker | None = None
         tried: set[tuple[str, int]] = set()  # so that a log that fails is tried only once in a pass
         try:
-            while not self._stopped and (cleaning := self.manager.next_cleaning(tried)) is not None:
+            while not self._stopped and (cleaning := await self._choose(tried)) is not None:
                 tried.add(cleaning.partition)
                 if worker is None:
                     worker = self._new_worker()
@@ -141,10 +144,15 @@ class LogCleaner:
                 self._workers.remove(worker)
                 await worker.close()
 
+    async def _choose(self, but: Container[tuple[str, int]]) -> Cleaning | None:
+        return await wait_for(take_steps(self.manager.choose(but), self._clock))
+
     async def _clean(self, worker: Worker, cleaning: Cleaning) -> bool:
         """Cleans one log. Returns whether that succeeded; logs the reason if it did not."""
         manager, log = self.manager, cleaning.log
         try:
+            if self._stopped:  # while it was chosen
+                raise CleaningAborted("the broker stops")
             if (flush := cleaning.flush_job()) is not None:
                 await flush_in_thread(flush)
             manager.prepare(cleaning)

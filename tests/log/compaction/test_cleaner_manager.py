@@ -13,6 +13,7 @@ from ottla.log.compaction.cleaner_manager import CleanerSettings, LogCleanerMana
 from ottla.log.compaction.cleaning_job import CleaningJob
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.management.moving import create_future
+from ottla.log.management.passes import run_pass
 from ottla.log.partition import PartitionLog
 from tests.log.compaction.cleaning import COMPACT, CleanerRig, compacted, segments
 from tests.log.support import batch
@@ -45,6 +46,51 @@ def test_the_dirtiest_goes_first() -> None:
     assert [cleaning and cleaning.partition[1] for cleaning in order] == [2, 3, 1, None]
     assert cleaner.max_dirty_ratio == 0.0, "all that are not in cleaning"
     assert rig.manager.in_cleaning == {("t", 1), ("t", 2), ("t", 3)}
+
+
+def test_it_looks_at_a_log_a_step_and_once_more_at_what_it_takes() -> None:
+    rig = ManyRig()
+    for index in range(1, 5):
+        rig.partition(index, segments=4, clean=index - 1)
+    choosing = rig.cleaner.choose()
+    for _ in range(4):
+        next(choosing)
+    changed = rig.manager.logs["t", 1]
+    changed.roll()
+    changed.append_as_leader(batch(), leader_epoch=0)
+    changed.roll()
+    cleaning = run_pass(choosing)
+    assert cleaning is not None
+    assert (cleaning.partition, cleaning.plan.uncleanable_offset) == (("t", 1), 5), "planned as it is now"
+
+
+@pytest.mark.parametrize("change", ["deleted", "cut", "taken", "left alone"])
+def test_what_happens_to_the_dirtiest_log_while_it_looks_on_lets_the_next_one_be_taken(change: str) -> None:
+    rig = ManyRig()
+    dirtiest = rig.partition(1, segments=4)
+    rig.partition(2, segments=4, clean=1)
+    choosing = rig.cleaner.choose()
+    for _ in range(3):
+        next(choosing)
+    if change == "deleted":
+        rig.manager.delete("t", 1)
+    elif change == "cut":
+        dirtiest.truncate_to(0)
+    elif change == "taken":
+        rig.manager.in_cleaning.add(("t", 1))
+    else:
+        rig.cleaner.leave_alone(dirtiest, "for a test")
+    cleaning = run_pass(choosing)
+    assert cleaning is not None
+    assert cleaning.partition == ("t", 2)
+
+
+def test_retention_looks_at_a_log_a_step() -> None:
+    rig = ManyRig()
+    for index in range(1, 5):
+        rig.partition(index, segments=1)
+    rig.manager.logs["t", 2].directory.fail("a test", OSError("no more"))
+    assert len(list(rig.cleaner.delete_old())) == len(rig.manager.logs)
 
 
 def test_logs_that_are_left_alone_are_passed_over() -> None:
@@ -97,9 +143,9 @@ def test_delete_old_is_for_compacted_logs_that_nobody_cleans() -> None:
     compact.raise_log_start_offset(2)
     rig.now_ms += 100
     rig.manager.in_cleaning.add(("t", 1))
-    assert rig.cleaner.delete_old() == 2, "only what lies below the start of the compacted one"
+    assert run_pass(rig.cleaner.delete_old()) == 2, "only what lies below the start of the compacted one"
     rig.manager.in_cleaning.clear()
-    assert rig.cleaner.delete_old() == 3
+    assert run_pass(rig.cleaner.delete_old()) == 3
     assert [log.first_base_offset for log in (both, compact, deleted)] == [3, 2, 0]
 
 

@@ -29,6 +29,7 @@ from ottla.server.testkit.disk.faulty_disk import FaultyDisk
 from ottla.throwaway import UnsyncedDisk
 from tests.fakes import ManualClock
 from tests.log.compaction.cleaning import CleanerRig
+from tests.server.coordination.memory import slow_ticks
 
 VALUES = {
     "log.cleaner.threads": 1,
@@ -488,3 +489,25 @@ def test_nothing_begins_after_the_stop() -> None:
     cleaning.stop()
     run(cleaning.run_pass)
     assert rig.offsets() == list(range(30))
+
+
+def test_nothing_begins_after_a_stop_that_comes_while_a_log_is_chosen() -> None:
+    rig = CleanerRig()
+    fill(rig)
+    clock = RigClock(rig)
+    clock.ticks_ns = slow_ticks()  # type: ignore[method-assign]  # of this clock only
+    cleaning = cleaning_of(rig, clock=clock)
+
+    async def stopped() -> None:
+        running = asyncio.ensure_future(cleaning.run_pass())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        cleaning.stop()
+        while not running.done():
+            clock.advance(0)
+            await asyncio.sleep(0)
+        await running
+
+    run(stopped)
+    assert rig.offsets() == list(range(30))
+    assert rig.manager.in_cleaning == set()
