@@ -94,10 +94,11 @@ def _begin(services: ConsumerServices, group_id: str, *, create: bool) -> GroupU
     """Returns an update of the group or, with `create`, of one that does not exist yet or was a classic group until now. Raises
     GroupError.
     """
-    services.topics.report_changes()
     group = services.shard.groups.get(group_id)
     if not create or isinstance(group, ConsumerGroup):
-        return GroupUpdate(services, services.existing(group_id))
+        existing = services.existing(group_id)
+        services.look_for_changes(existing)
+        return GroupUpdate(services, existing)
     update = GroupUpdate(services, ConsumerGroup(group_id))
     if isinstance(group, ClassicGroup):
         if group.state is State.EMPTY:

@@ -167,7 +167,7 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
     def join(self, group_id: str, request: Join) -> JoinAnswer:
         group = self._shard.groups[group_id]
         assert isinstance(group, ConsumerGroup)
-        self._services.topics.report_changes()
+        self._services.look_for_changes(group)
         if not group.is_empty:
             try:
                 return classic_members.join(self._services, group, request)

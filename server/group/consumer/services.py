@@ -7,7 +7,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from typing import TypeVar
 
 from ottla.server.group.consumer.assignors import ASSIGNORS
@@ -43,7 +43,7 @@ class ConsumerServices:
         assert isinstance(names, Iterable)
         self.assignors = {name: ASSIGNORS[name] for name in map(assignor_name, names)}
         self.default_assignor = next(iter(self.assignors))
-        self.topics = Topics(shard.cluster, self._refresh_groups)
+        self.topics = Topics(shard.cluster)
         self.target_jobs = TargetJobs(shard.clock, self.topics, shard.run_timer)
         self.topics_version = shard.cluster.highest_offset
         """The version of the metadata that brought the newest topic. Expressions that were looked up before may match
@@ -98,7 +98,7 @@ class ConsumerServices:
         if is_new:
             self.topics_version = self.cluster.highest_offset
 
-    def _refresh_groups(self, changed: Set[str]) -> None:
-        for group in self.shard.groups.values():
-            if isinstance(group, ConsumerGroup) and group.reads_any(changed):
-                group.refresh_at_ms = DUE_NOW
+    def look_for_changes(self, group: ConsumerGroup) -> None:
+        """Has a group check its topics if one of them has changed. It is called before a group relies on them."""
+        if self.topics.have_changed(group, group.reads_any):
+            group.refresh_at_ms = DUE_NOW

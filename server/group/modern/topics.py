@@ -1,14 +1,16 @@
 """`Topics` is the view of the cluster's topics that the groups of one protocol on one shard need: ids, partition counts, hashes
 and changes.
 
-A hash is cached until its topic changes. The next heartbeat finds the groups that are affected by changes, for all changes until
-then at once: a thousand topics that are created together cost one look at the groups, not a thousand.
+A hash is cached until its topic changes. Each group asks, with its next heartbeat, whether one of its topics has changed since it
+last did: so a change costs nothing for the groups that do not read the topic, and nobody looks at all groups.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Set
-from typing import Final
+from itertools import islice
+from typing import Final, Protocol
 
 from ottla.server.base.turns import Steps, in_runs
 from ottla.server.group.cluster import Cluster
@@ -16,20 +18,27 @@ from ottla.server.group.modern.java_order import copied_capacity, hash_order, st
 from ottla.server.group.modern.metadata_hash import group_hash, topic_hash
 
 MANY_CHANGES: Final = 1_000
-"""After this many changed topics the affected groups are looked up without waiting for a heartbeat."""
+"""The names of so many changes are kept. A group that has missed more takes its own topics for changed."""
 NAMES_A_STEP: Final = 1_000
 """The hashes of so many names are computed before others may come first."""
 
 
-class Topics:
-    """The topics of the cluster. Calls `on_change(names)` with the topics that have changed, before groups rely on them."""
+class Sees(Protocol):
+    """A group, which keeps how many changes it has seen."""
 
-    def __init__(self, cluster: Cluster, on_change: Callable[[Set[str]], None]) -> None:
+    topics_seen: int
+
+
+class Topics:
+    """The topics of the cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._on_change = on_change
         self._hashes: dict[str, int] = {}
         self._name_hashes: dict[str, int] = {}  # as Java computes them
-        self._changed: set[str] = set()
+        self._changes = 0
+        """The number of changes, the newest of which are `_changed`."""
+        self._changed: deque[str] = deque(maxlen=MANY_CHANGES)
 
     def ids(self, names: Iterable[str]) -> list[bytes]:
         """Returns the ids of those topics that exist, in the order of the names."""
@@ -66,17 +75,15 @@ class Topics:
         """Notes that the topic has changed."""
         self._hashes.pop(name, None)
         self._name_hashes.pop(name, None)
-        self._changed.add(name)
-        if len(self._changed) >= MANY_CHANGES:
-            self.report_changes()
+        self._changes += 1
+        self._changed.append(name)
 
-    def report_changes(self) -> None:
-        """Reports the topics that have changed since the last call. It is called by every heartbeat, before it looks at its
-        group.
-        """
-        if self._changed:
-            changed, self._changed = self._changed, set()
-            self._on_change(changed)
+    def have_changed(self, group: Sees, reads_any: Callable[[Set[str]], bool]) -> bool:
+        """Returns whether topics that the group reads may have changed since this was last asked for it."""
+        missed, group.topics_seen = self._changes - group.topics_seen, self._changes
+        if not missed:
+            return False
+        return missed > len(self._changed) or reads_any(set(islice(reversed(self._changed), missed)))
 
     def _hash(self, name: str) -> int:
         if name not in self._hashes:

@@ -12,7 +12,7 @@ The answer contains the member's assignment only if it has changed, or if the me
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Final, NamedTuple
 
@@ -85,7 +85,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         self._shard = shard
         self._timers = MemberTimers(shard.clock)
         self._values = GroupConfigs(shard.settings.broker, shard.cluster)
-        self._topics = Topics(shard.cluster, self._refresh_groups)
+        self._topics = Topics(shard.cluster)
         self._cleaning = False
 
     # State
@@ -127,11 +127,6 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
             self._cleaning = True
             self._shard.clock.call_later(0, self._forget_deleted_topics)
 
-    def _refresh_groups(self, changed: Set[str]) -> None:
-        for group in self._groups():
-            if group.reads_any(changed):
-                group.refresh_at_ms = DUE_NOW
-
     def _groups(self) -> list[ShareGroup]:
         return [group for group in self._shard.groups.values() if isinstance(group, ShareGroup)]
 
@@ -155,8 +150,9 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         """
         if request.epoch == LEAVING_EPOCH:
             return self._leave(group_id, request)
-        self._topics.report_changes()
         group = self.group_or_new(group_id) if request.epoch == JOINING_EPOCH else self.group(group_id)
+        if self._topics.have_changed(group, group.reads_any):
+            group.refresh_at_ms = DUE_NOW
         self._check_room(group, request.member_id)
         old = _member(group, request)
         new = replace(

@@ -11,7 +11,7 @@ reconcile.py (which member runs what, and how it gets there), heartbeat.py (how 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 from ottla.server.base.turns import Steps
@@ -74,7 +74,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         self._delays: dict[str, Timer] = {}  # group id -> end of the delay before its first assignment
         self._failed_topics: dict[str, tuple[str, float]] = {}
         """Internal topic -> the reason why it was not created, and when it may be tried again."""
-        self._topics = Topics(shard.cluster, self._refresh_groups)
+        self._topics = Topics(shard.cluster)
         self.settings = StreamsGroupConfig(GroupConfigs(shard.settings.broker, shard.cluster))
 
     # State
@@ -106,19 +106,15 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         """Notes that a topic has changed. The next heartbeat of a group that needs it handles that."""
         self._topics.changed(topic)
 
-    def _refresh_groups(self, changed: Set[str]) -> None:
-        for group in self._shard.groups.values():
-            if isinstance(group, StreamsGroup) and group.needs_any(changed):
-                group.refresh_soon()
-
     # Heartbeats
 
     def group_heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client, version: int) -> Answer:
         """Answers a heartbeat of a member that joins or stays (heartbeat.py). Raises GroupError."""
         shard = self._shard
-        self._topics.report_changes()
         is_known = request.group_id in shard.groups
         group, records = self._group_for(request)
+        if self._topics.have_changed(group, group.needs_any):
+            group.refresh_soon()
         context = HeartbeatContext(shard.cluster, self._topics, self.settings, shard.clock.now_ms(), self._is_delayed)
         outcome = Heartbeat(group, request, client, version, context, records).run()
         try:

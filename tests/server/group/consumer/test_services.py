@@ -85,7 +85,8 @@ def test_the_groups_that_read_a_changed_topic_look_at_their_topics_anew() -> Non
     rig.shard.groups["old"] = ClassicGroup("old", 0)
     rig.services.topic_changed("t", is_new=False)
     assert [group.refresh_at_ms for group in reading] == [later, later], "not before a heartbeat"
-    rig.services.topics.report_changes()
+    for group in (*reading, other):
+        rig.services.look_for_changes(group)
     assert [group.refresh_at_ms for group in reading] == [DUE_NOW, DUE_NOW]
     assert other.refresh_at_ms == later
     assert all(group.epoch == EPOCH for group in reading)

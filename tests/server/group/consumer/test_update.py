@@ -237,7 +237,7 @@ def test_another_hash_is_another_epoch_when_topics_are_looked_at() -> None:
     rig.services.topic_changed("t", is_new=False)
     update = GroupUpdate(rig.services, group)
     assert update.next_epoch(M, M, changed=False) == EPOCH
-    rig.services.topics.report_changes()
+    rig.services.look_for_changes(group)
     assert update.next_epoch(M, M, changed=False) == EPOCH + 1
     assert update.records == [records.epoch("g", EPOCH + 1, rig.hash_of("t"))]
     assert group.metadata_hash != rig.hash_of("t")
