@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.errors import NoRoom
@@ -22,8 +22,8 @@ from ottla.server.base.clock import TURN_NS
 from ottla.server.base.promise import Promise
 
 if TYPE_CHECKING:
-    from ottla.log.partition import PartitionLog
     from ottla.server.base.clock import Clock
+    from ottla.server.partitions.replica import Replica
 
 logger = logging.getLogger("ottla.server.replicas")
 
@@ -38,8 +38,8 @@ class Backlog:
     """Does the work on disk, in slices.
 
     `make` makes a partition, unless the metadata does not want it here any more, and returns whether it did; its last argument
-    is `is_new`. It raises NoRoom and logs any other failure. `delete` deletes a log; `sync` makes deletions durable. Both log
-    their failures.
+    is `is_new`. It raises NoRoom and logs any other failure. `delete` deletes a partition that was removed; `sync` makes
+    deletions durable. Both log their failures.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Backlog:
         clock: Clock,
         *,
         make: Callable[[TopicIdPartition, bool], bool],
-        delete: Callable[[PartitionLog], None],
+        delete: Callable[[Replica], None],
         sync: Callable[[], None],
     ) -> None:
         self._clock = clock
@@ -57,7 +57,7 @@ class Backlog:
         self._to_make: deque[tuple[TopicIdPartition, bool]] = deque()
         self._names: set[TopicIdPartition] = set()
         """The partitions in `_to_make`."""
-        self._to_delete: deque[PartitionLog] = deque()
+        self._to_delete: deque[Replica] = deque()
         self._put_off: dict[TopicIdPartition, bool] = {}
         """The partitions for which there was no room, each with its `is_new`."""
         self._made = self._deleted = 0
@@ -81,9 +81,9 @@ class Backlog:
             self._add(partition, is_new)
             self._advance()
 
-    def delete(self, log: PartitionLog) -> None:
-        """Deletes a partition's log, now or in one of the next slices."""
-        self._to_delete.append(log)
+    def delete(self, replicas: Iterable[Replica]) -> None:
+        """Deletes partitions that were removed, now or in the next slices."""
+        self._to_delete.extend(replicas)
         self._advance()
 
     def put_off(self, partitions: Mapping[TopicIdPartition, bool], error: NoRoom) -> None:
@@ -166,7 +166,7 @@ class Backlog:
                 promise.set_result(None)
 
     def _step(self) -> None:
-        """Deletes one log or makes one partition."""
+        """Deletes or makes one partition."""
         if self._to_delete:
             self._delete(self._to_delete.popleft())
             self._deleted += 1

@@ -28,6 +28,7 @@ from ottla.server.metadata.image import (
     PartitionChanged,
     PartitionImage,
     TopicDeleted,
+    TopicImage,
 )
 from ottla.server.metadata.names import CLUSTER_METADATA, INTERNAL_TOPICS
 from ottla.server.partitions.backlog import Backlog, TopicIdPartition
@@ -229,8 +230,7 @@ class Replicas:
             case PartitionChanged(topic=topic, partition=index, image=partition, previous=previous):
                 self._apply(topic.name, topic.topic_id, index, partition, is_new=previous is None)
             case TopicDeleted(topic=topic):
-                for index in topic.partitions:
-                    self._remove(topic.name, index)
+                self._remove_all(topic)
                 gone = self.traffic.pop(topic.name, None)
                 if gone is not None:
                     self.past_traffic.add(gone)
@@ -327,15 +327,31 @@ class Replicas:
 
     def _remove(self, topic: str, index: int) -> None:
         replica = self._replicas.pop((topic, index), None)
-        if replica is None:
-            if (topic, index) in self.logs.unavailable:
-                from ottla.log.management.removed import forget_removed  # not needed if everything is available
+        if replica is not None:
+            del self._by_id[replica.topic_id, index]
+            replica.is_leader = False
+            self._backlog.delete([replica])
+        elif (topic, index) in self.logs.unavailable:
+            self._forget_removed(topic, index)
 
-                forget_removed(self.logs, (topic, index))
-            return
-        del self._by_id[replica.topic_id, index]
-        self._backlog.delete(replica.log)
-        self._resign(replica)
+    def _remove_all(self, topic: TopicImage) -> None:
+        """Does what `_remove` does for all partitions of a deleted topic, of which there may be many thousand: nobody finds them
+        any more, and the rest is left to the backlog."""
+        name, topic_id, removed = topic.name, topic.topic_id, list[Replica]()
+        for index in topic.partitions:
+            replica = self._replicas.pop((name, index), None)
+            if replica is not None:
+                del self._by_id[topic_id, index]
+                replica.is_leader = False
+                removed.append(replica)
+            elif (name, index) in self.logs.unavailable:
+                self._forget_removed(name, index)
+        self._backlog.delete(removed)
+
+    def _forget_removed(self, topic: str, index: int) -> None:
+        from ottla.log.management.removed import forget_removed  # not needed if everything is available
+
+        forget_removed(self.logs, (topic, index))
 
     def doubt(self, in_doubt: bool) -> None:
         """Has this broker lead nothing as long as it is in doubt whether others do (server/quorum/absence.py). Requests are
@@ -356,7 +372,10 @@ class Replicas:
         if self.on_role is not None:
             self.on_role(replica)
 
-    def _delete(self, log: PartitionLog) -> None:
+    def _delete(self, replica: Replica) -> None:
+        """Gives up the role of a replica that was removed, and deletes its log."""
+        self._resign(replica)
+        log = replica.log
         if self.logs.get(log.topic, log.partition) is not log:  # a new topic of the same name came first and took its place
             return
         try:

@@ -100,7 +100,7 @@ def test_deletions_come_first_and_share_a_sync() -> None:
     rig = Rig()
     rig.make(*range(5))
     for log in "abc":
-        rig.backlog.delete(cast(Any, log))
+        rig.backlog.delete([cast(Any, log)])
     assert rig.turn() == ["delete a", "delete b", "delete c", "t-4", "sync"]
 
 
@@ -108,7 +108,7 @@ def test_who_waits_is_told_when_what_was_asked_for_is_done() -> None:
     rig = Rig()
     rig.make(*range(6))
     first = rig.backlog.settled()
-    rig.backlog.delete(cast(Any, "log"))
+    rig.backlog.delete([cast(Any, "log")])
     deleted = rig.backlog.deleted()
     rig.make(6, 7, 8, 9)
     second = rig.backlog.settled()
@@ -186,7 +186,7 @@ def test_what_the_metadata_no_longer_wants_says_nothing_about_room() -> None:
 def test_a_clean_stop_deletes_what_is_to_be_deleted_and_makes_nothing() -> None:
     rig = Rig()
     rig.make(*range(6))
-    rig.backlog.delete(cast(Any, "log"))
+    rig.backlog.delete([cast(Any, "log")])
     waiting = rig.backlog.settled()
     assert waiting is not None
     rig.turns.append([])
@@ -213,7 +213,7 @@ def test_only_a_clean_stop_deletes_and_only_deletions_are_synced(clean: bool, do
     assert rig.turns[-1] == []
     rig = Rig()
     rig.make(*range(4))
-    rig.backlog.delete(cast(Any, "log"))
+    rig.backlog.delete([cast(Any, "log")])
     rig.turns.append([])
     rig.backlog.close(clean=clean)
     assert rig.turns[-1] == done

@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import itertools
 import re
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -127,6 +128,24 @@ def test_a_topic_id_that_is_not_the_topics_deletes_nothing(caplog: pytest.LogCap
     broker.disk.remove(f"/data/{aside}/partition.metadata")
     broker.disk.rename(f"/data/{aside}", "/data/t-0")
     assert MemoryBroker({"t": 1}, disk=broker.disk).replica("t").log.log_end_offset == 3
+
+
+def test_no_partition_of_a_deleted_topic_is_found_any_more_and_their_roles_end_in_slices() -> None:
+    broker = MemoryBroker({"t": 20, "u": 1})
+    replicas = [broker.replica("t", index) for index in range(20)]
+    woken: list[int] = []
+    for index, replica in enumerate(replicas):
+        replica.watchers["me"] = partial(woken.append, index)
+    looks = itertools.count()
+    broker.clock.ticks_ns = lambda: next(looks) * TURN_NS // 2  # type: ignore[method-assign]  # of this clock only
+    broker.delete_topic("t")
+    assert [broker.replicas.get("t", index) for index in range(20)] == [None] * 20
+    assert not any(replica.is_leader for replica in replicas)
+    assert 0 < len(woken) < 5
+    broker.clock.advance()
+    assert woken == list(range(20)), "who waits hears it"
+    assert [replica.role for replica in replicas] == [None] * 20
+    assert [name for name, _ in broker.logs.logs] == ["u"]
 
 
 def test_a_partition_whose_directory_is_removed_is_not_there_any_more_and_who_waits_hears_it() -> None:
