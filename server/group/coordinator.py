@@ -15,6 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.server.base.clock import Clock
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.coordination.java_hash import java_hash_bucket
 from ottla.server.coordination.runtime import CoordinatorLog, CoordinatorRuntime
 from ottla.server.group.cluster import Cluster
@@ -65,6 +66,8 @@ class GroupCoordinator:
         )
         self._others_coordinate = others_coordinate
         self._deleted_while_loading: dict[int, list[str]] = {}
+        self._deletions: list[tuple[GroupShard, str, int]] = []
+        """Topics whose offsets are to be removed from a shard: its offsets up to the record that was the last one then."""
 
     # Routing
 
@@ -179,14 +182,29 @@ class GroupCoordinator:
             shard.topic_changed(topic, is_new=is_new)
 
     def topic_deleted(self, topic: str) -> None:
-        """Removes the committed offsets of a deleted topic, or all groups if it is the topic that they are stored in."""
+        """Removes the committed offsets of a deleted topic, soon, or all groups if it is the topic that they are stored in."""
         if topic == CONSUMER_OFFSETS:
             self.refresh()
             return
         for shard in self._shards.values():
             if shard.loading:
                 self._deleted_while_loading.setdefault(shard.partition, []).append(topic)
-        self._shards.on_each(partial(GroupShard.delete_topic, topic=topic), _REMOVE_TOPIC.format(topic))
+            else:
+                if not self._deletions:
+                    self._clock.call_later(0, self._delete_topics)  # in turns, for many may be deleted together
+                self._deletions.append((shard, topic, shard.offsets.last_record))
+
+    def _delete_topics(self) -> None:
+        deletions, self._deletions = self._deletions, []
+        taken: Promise[None] | None = take_steps(self._delete_each(deletions), self._clock)
+        if taken is not None:
+            taken.add_done_callback(lambda done: done.result())  # raises for the loop, which logs it
+
+    def _delete_each(self, deletions: list[tuple[GroupShard, str, int]]) -> Steps[None]:
+        for shard, topic, upto in deletions:
+            if self._shards.get(shard.partition) is shard:  # else it was unloaded meanwhile
+                self._shards.attempt(partial(GroupShard.delete_topic, topic=topic, upto=upto), shard, _REMOVE_TOPIC.format(topic))
+            yield None
 
     def expire(self) -> None:
         """Removes old offsets and abandoned groups. This runs every `offsets.retention.check.interval.ms`."""

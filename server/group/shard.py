@@ -309,13 +309,13 @@ class GroupShard(CoordinatorShard[GroupRecord]):
             text = "partition %d of __consumer_offsets: removed %d expired offsets and groups"
             logger.info(text, self.partition, removed)
 
-    def delete_topic(self, topic: str) -> Promise[None] | None:
-        """Removes the offsets of a deleted topic, as `expire` does. While fewer replicas are in sync than min.insync.replicas, it
-        waits for them: a topic that is made anew under the same name must not find these offsets."""
-        return take_steps(self._delete_topic(topic), self.clock)
+    def delete_topic(self, topic: str, upto: int | None = None) -> Promise[None] | None:
+        """Removes the offsets of a deleted topic, as `expire` does: those up to the record at offset `upto`, or all that there
+        are. While fewer replicas are in sync than min.insync.replicas, it waits for them: a topic that is made anew under the
+        same name must not find these offsets."""
+        return take_steps(self._delete_topic(topic, self.offsets.last_record if upto is None else upto), self.clock)
 
-    def _delete_topic(self, topic: str) -> Steps[None]:
-        upto = self.offsets.last_record
+    def _delete_topic(self, topic: str, upto: int) -> Steps[None]:
         groups = self.offsets.group_ids_with(topic)
         removed = yield from self._delete_of_each(groups, lambda group_id: self.offsets.delete_of_topic(group_id, topic, upto))
         if removed:

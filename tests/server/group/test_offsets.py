@@ -4,8 +4,10 @@ expiration.
 
 from __future__ import annotations
 
+import itertools
 import struct
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +23,7 @@ from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
 from ottla.wire.primitives import ZERO_UUID
 from tests.in_loop import in_loop
-from tests.server.coordination.memory import TOPICS
+from tests.server.coordination.memory import TOPICS, CoordinatorLog, slow
 from tests.server.group.fakes import Broker, Driver
 from tests.uncompiled import uncompiled
 
@@ -123,8 +125,38 @@ async def test_of10_offsets_go_with_their_topic() -> None:
     driver.commit({0: 3})
     driver.commit({0: 1}, topic="u")
     driver.broker.groups.topic_deleted("t")
+    driver.clock.advance(0)
     assert driver.fetch() == {"u": {0: 1}}
     assert Driver(driver.broker.restarted()).fetch() == {"u": {0: 1}}
+
+
+@in_loop
+async def test_what_is_committed_to_a_topic_of_the_same_name_before_they_go_stays() -> None:
+    driver = Driver()
+    driver.commit({0: 3, 1: 4})
+    driver.broker.groups.topic_deleted("t")
+    driver.commit({0: 5})
+    driver.clock.advance(0)
+    assert driver.fetch() == {"t": {0: 5}}
+
+
+@in_loop
+async def test_the_offsets_of_many_topics_that_are_deleted_together_go_in_turns() -> None:
+    driver = Driver(Broker(CoordinatorLog(partitions=1)))
+    topics = [f"t{number}" for number in range(20)]
+    for topic in topics:
+        driver.broker.metadata.topics[topic] = SimpleNamespace(**vars(driver.broker.metadata.topics["t"]) | {"name": topic})
+        driver.commit({0: 3}, topic=topic)
+    for topic in topics:
+        driver.broker.groups.topic_deleted(topic)
+    written = [len(driver.broker.log.records())]
+    with slow(driver.clock):
+        for _ in range(50):
+            driver.clock.next_round()
+            written.append(len(driver.broker.log.records()))
+    assert written[-1] - written[0] == 20
+    assert max(after - before for before, after in itertools.pairwise(written)) == 1
+    assert driver.fetch() == {}
 
 
 class CountedOffsets:
