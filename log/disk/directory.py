@@ -240,7 +240,11 @@ class LogDirectory:
         self.mentioned |= offsets.keys()
         with self.guard(f"writing {name}"):
             # If nothing moved, spare the fsyncs; but this is how a full directory finds out that it has room again.
-            if self.full or self._saved.get(name) != data:
+            before = self._saved.get(name)
+            if self.full or before != data:
+                if name == checkpoint.LOG_START_OFFSETS:
+                    sums = checkpoint.encode_checksums([data] if before is None else [before, data])
+                    self.disk.write_bytes(f"{self.path}/{name}{checkpoint.CHECKSUM_SUFFIX}", sums)
                 self.disk.write_bytes(f"{self.path}/{name}", data)
                 if self.full:
                     self.full = False
