@@ -16,8 +16,9 @@ about to be written gets one (its last offset, its position), and the time index
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 
@@ -41,6 +42,9 @@ from ottla.wire.kernel import BatchScan
 
 T = TypeVar("T")
 
+_log = logging.getLogger("ottla.log.segment")
+
+_CHECKED_PER_STEP: Final = 64  # headers, which are up to 4 MiB of reading
 _UNKNOWN: Final = -2  # a timestamp that was not read from disk yet; -1 means "no timestamp"
 
 
@@ -55,6 +59,7 @@ class Segment:
         "_offset_of_max",
         "_open_files",
         "_since_index",
+        "_times_doubtful",
         "base_offset",
         "created_ms",
         "directory",
@@ -103,6 +108,7 @@ class Segment:
         self._since_index = 0
         self._max_timestamp = _UNKNOWN if size else NO_TIMESTAMP
         self._offset_of_max = base_offset
+        self._times_doubtful = False  # whether the greatest timestamp is by the index's file and was not compared yet
         self.first_timestamp = _UNKNOWN if size else NO_TIMESTAMP
         """The greatest timestamp of the first batch; negative if it has none or was not read yet. `waited_ms` reads it."""
 
@@ -238,6 +244,7 @@ class Segment:
             last = self._in_times(lambda index: index.last())
             if self._max_timestamp == _UNKNOWN:  # not if loading rebuilt a bad index, which sets it
                 self._max_timestamp, self._offset_of_max = last
+                self._times_doubtful = True
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
             self._offset_of_max = offset
@@ -266,6 +273,30 @@ class Segment:
         """Returns the time that retention uses, in ms: the greatest record timestamp, or else when the file was last written."""
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self._disk.modified_ms(self.path(LOG_SUFFIX))
+
+    def check_times(self) -> Iterator[None]:
+        """Compares the greatest timestamp, if it was only read from the index, with the headers of the batch that has it and of
+        those behind it, pausing now and then; rebuilds the indexes if they are wrong. Nothing is deleted by an index alone, since
+        it has no checksum. Raises CorruptRecord and OSError."""
+        timestamp = self.max_timestamp
+        if not self._times_doubtful or timestamp < 0:
+            return
+        batch = self.locate(self._offset_of_max)
+        is_right = batch is not None and batch.max_timestamp == timestamp
+        if batch is not None and is_right:
+            for count, later in enumerate(walk(self.file or self.open_file(), batch.position + batch.size, self.size), 1):
+                if later.max_timestamp > timestamp:
+                    is_right = False
+                    break
+                if count % _CHECKED_PER_STEP == 0:
+                    yield
+        if not is_right:
+            self.rebuild_indexes()
+            if self._max_timestamp != timestamp:
+                _log.warning(
+                    "the indexes of %r are rebuilt: the greatest timestamp is %d, not %d", self, self._max_timestamp, timestamp
+                )
+        self._times_doubtful = False
 
     def waited_ms(self, now_ms: int, max_timestamp: int) -> int:
         """Returns how long the segment has waited to be rolled when `max_timestamp` is appended: by record time, if it has
