@@ -326,6 +326,21 @@ class Segment:
         """Returns the offset up to which every record is earlier than a timestamp (TimeIndex.lookup)."""
         return self._in_times(lambda index: index.lookup(timestamp))
 
+    def position_before(self, timestamp: int, offset: int) -> int:
+        """Returns where a walk begins that looks for the first record from an offset on which is not earlier than a timestamp. An
+        index that leads past such a record is rebuilt."""
+        for _ in range(2):
+            before = self.offset_before(timestamp)
+            batch = self.locate(max(before, offset))
+            is_past = before > self.base_offset and (
+                batch is None or (batch.last_offset <= before and batch.max_timestamp >= timestamp)
+            )
+            if not is_past:
+                break
+            _log.warning("the indexes of %r are rebuilt: not all records up to %d are before %d", self, before, timestamp)
+            self.rebuild_indexes()
+        return self.size if batch is None else batch.position
+
     def _in_offsets(self, search: Callable[[OffsetIndex | StoredOffsets], T]) -> T:
         stored = self.indexes.stored(self.path, self.size)
         if stored is not None:

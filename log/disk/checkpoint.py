@@ -118,10 +118,15 @@ def encode_checksums(contents: Iterable[bytes]) -> bytes:
     return "".join(f"{crc32c(content):08x}\n" for content in contents).encode()
 
 
-def is_as_written(disk: Disk, path: str) -> bool:
-    """Returns whether a file certainly has a content that ottla has given it, by the checksums beside it. Raises OSError."""
+def is_as_written(disk: Disk, path: str) -> bool | None:
+    """Returns whether a file has a content that ottla has given it, by the checksums beside it; None if there are none. Raises
+    OSError."""
     try:
-        data, sums = disk.read_bytes(path), disk.read_bytes(path + CHECKSUM_SUFFIX)
+        sums = disk.read_bytes(path + CHECKSUM_SUFFIX)
+    except (FileNotFoundError, FileTooLarge):
+        return None
+    try:
+        data = disk.read_bytes(path)
     except (FileNotFoundError, FileTooLarge):
         return False
     return encode_checksums([data]).strip() in sums.split()
@@ -252,6 +257,7 @@ def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
         fields = parse_properties(data.decode())
         if (version := fields["version"]) != "1":
             raise InconsistentMetadata(f"{path}: version {version}, only 1 is known")
+        uuid_bytes(fields["directory.id"])
         return MetaProperties(fields["cluster.id"], int(fields["node.id"]), fields["directory.id"])
     except (ValueError, KeyError):
         what = "version, cluster.id, node.id or directory.id is missing or malformed"
