@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.log import time_checks
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 
@@ -71,7 +72,7 @@ def check_times(segments: Segments, limits: Limits) -> Iterator[None]:
     horizon_ms: int = limits.now_ms - config.retention_ms
     for segment in tuple(segments):
         if not horizon_ms <= segment.max_timestamp <= limits.now_ms:
-            for _ in segment.check_times():
+            for _ in time_checks.check_times(segment):
                 yield
                 if segment not in segments:  # its files may have other names by now
                     return

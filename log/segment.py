@@ -16,9 +16,8 @@ about to be written gets one (its last offset, its position), and the time index
 
 from __future__ import annotations
 
-import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 
@@ -42,9 +41,6 @@ from ottla.wire.kernel import BatchScan
 
 T = TypeVar("T")
 
-_log = logging.getLogger("ottla.log.segment")
-
-_CHECKED_PER_STEP: Final = 64  # headers, which are up to 4 MiB of reading
 _UNKNOWN: Final = -2  # a timestamp that was not read from disk yet; -1 means "no timestamp"
 
 
@@ -59,7 +55,7 @@ class Segment:
         "_offset_of_max",
         "_open_files",
         "_since_index",
-        "_times_doubtful",
+        "are_times_doubtful",
         "base_offset",
         "created_ms",
         "directory",
@@ -108,7 +104,8 @@ class Segment:
         self._since_index = 0
         self._max_timestamp = _UNKNOWN if size else NO_TIMESTAMP
         self._offset_of_max = base_offset
-        self._times_doubtful = False  # whether the greatest timestamp is by the index's file and was not compared yet
+        self.are_times_doubtful = False
+        """True if the greatest timestamp is only by the time index, and was not compared (log/time_checks.py)."""
         self.first_timestamp = _UNKNOWN if size else NO_TIMESTAMP
         """The greatest timestamp of the first batch; negative if it has none or was not read yet. `waited_ms` reads it."""
 
@@ -244,7 +241,7 @@ class Segment:
             last = self._in_times(lambda index: index.last())
             if self._max_timestamp == _UNKNOWN:  # not if loading rebuilt a bad index, which sets it
                 self._max_timestamp, self._offset_of_max = last
-                self._times_doubtful = True
+                self.are_times_doubtful = True
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
             self._offset_of_max = offset
@@ -269,34 +266,15 @@ class Segment:
             self._raise_max_timestamp(NO_TIMESTAMP, self.base_offset)
         return self._max_timestamp
 
+    @property
+    def offset_of_max(self) -> int:
+        """Returns the offset of the time index for the greatest timestamp: the last one of the append that has it."""
+        return self._offset_of_max
+
     def largest_timestamp(self) -> int:
         """Returns the time that retention uses, in ms: the greatest record timestamp, or else when the file was last written."""
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self._disk.modified_ms(self.path(LOG_SUFFIX))
-
-    def check_times(self) -> Iterator[None]:
-        """Compares the greatest timestamp, if it was only read from the index, with the headers of the batch that has it and of
-        those behind it, pausing now and then; rebuilds the indexes if they are wrong. Nothing is deleted by an index alone, since
-        it has no checksum. Raises CorruptRecord and OSError."""
-        timestamp = self.max_timestamp
-        if not self._times_doubtful or timestamp < 0:
-            return
-        batch = self.locate(self._offset_of_max)
-        is_right = batch is not None and batch.max_timestamp == timestamp
-        if batch is not None and is_right:
-            for count, later in enumerate(walk(self.file or self.open_file(), batch.position + batch.size, self.size), 1):
-                if later.max_timestamp > timestamp:
-                    is_right = False
-                    break
-                if count % _CHECKED_PER_STEP == 0:
-                    yield
-        if not is_right:
-            self.rebuild_indexes()
-            if self._max_timestamp != timestamp:
-                _log.warning(
-                    "the indexes of %r are rebuilt: the greatest timestamp is %d, not %d", self, self._max_timestamp, timestamp
-                )
-        self._times_doubtful = False
 
     def waited_ms(self, now_ms: int, max_timestamp: int) -> int:
         """Returns how long the segment has waited to be rolled when `max_timestamp` is appended: by record time, if it has
@@ -325,21 +303,6 @@ class Segment:
     def offset_before(self, timestamp: int) -> int:
         """Returns the offset up to which every record is earlier than a timestamp (TimeIndex.lookup)."""
         return self._in_times(lambda index: index.lookup(timestamp))
-
-    def position_before(self, timestamp: int, offset: int) -> int:
-        """Returns where a walk begins that looks for the first record from an offset on which is not earlier than a timestamp. An
-        index that leads past such a record is rebuilt."""
-        for _ in range(2):
-            before = self.offset_before(timestamp)
-            batch = self.locate(max(before, offset))
-            is_past = before > self.base_offset and (
-                batch is None or (batch.last_offset <= before and batch.max_timestamp >= timestamp)
-            )
-            if not is_past:
-                break
-            _log.warning("the indexes of %r are rebuilt: not all records up to %d are before %d", self, before, timestamp)
-            self.rebuild_indexes()
-        return self.size if batch is None else batch.position
 
     def _in_offsets(self, search: Callable[[OffsetIndex | StoredOffsets], T]) -> T:
         stored = self.indexes.stored(self.path, self.size)
@@ -537,6 +500,7 @@ class Segment:
         self.indexes.are_dirty = True
         self._since_index = 0
         self._max_timestamp, self._offset_of_max = self.time_index.last()
+        self.are_times_doubtful = True
         for batch in walk(self.open_file(), self.offset_index.lookup(self._offset_of_max), size):
             if batch.max_timestamp > self._max_timestamp:
                 self._max_timestamp, self._offset_of_max = batch.max_timestamp, batch.last_offset

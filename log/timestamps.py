@@ -28,6 +28,7 @@ from ottla.log.names import LOG_SUFFIX
 from ottla.log.partition import PartitionLog
 from ottla.log.scan import Located, walk
 from ottla.log.segment import Segment
+from ottla.log.time_checks import check_times, position_before
 from ottla.log.validate import QUICK_BYTES, QUICK_DECOMPRESSED_BYTES
 from ottla.wire import kernel
 from ottla.wire.batch import HEADER_SIZE, LOG_APPEND_TIME, read_header
@@ -216,7 +217,7 @@ def _check_times(log: PartitionLog, segment: Segment) -> Iterator[None]:
     """Compares with the log, once, the greatest timestamp of a segment. Raises TruncatedSlice if the log is truncated
     meanwhile."""
     cuts = log.cuts
-    for _ in segment.check_times():
+    for _ in check_times(segment):
         yield None
         _check_uncut(log, cuts)
         if segment not in log.segments:  # it was dropped or replaced, and is opened no more
@@ -229,7 +230,7 @@ def _search_segment(
     """Searches a segment, which is part of the log. Its file is kept open: if the segment is dropped meanwhile, that does not
     matter. Raises TruncatedSlice if the log is truncated meanwhile.
     """
-    position = segment.position_before(target_ms, start_offset)
+    position = position_before(segment, target_ms, start_offset)
     file, cuts = segment.open_file(), log.cuts
     for passed, batch in enumerate(walk(file, position, segment.size), 1):
         matches = batch.max_timestamp >= target_ms and batch.last_offset >= start_offset
