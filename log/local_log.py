@@ -19,7 +19,7 @@ from ottla.log.disk.directory import LogDirectory
 from ottla.log.flush import Unsynced
 from ottla.log.index import CorruptIndex
 from ottla.log.names import SNAPSHOT_SUFFIX, TXN_INDEX_SUFFIX, offset_name, retired_directory_name
-from ottla.log.rebuild import rebuild_txn_index
+from ottla.log.rebuild import compare_aborted, rebuild_txn_index
 from ottla.log.scan import walk
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
@@ -118,10 +118,11 @@ class LocalLog:
     def txn_index_of(self, segment: Segment, log_start_offset: int) -> TxnIndex:
         """Returns a segment's transaction index, rebuilt from the log if its file is wrong. Raises CorruptRecord or OSError."""
         try:
-            return segment.txn_index
+            if not segment.indexes.are_txns_compared:
+                compare_aborted(self.segments, segment, start_offset=log_start_offset)
         except CorruptIndex as error:
             self._rebuild_txn_index(segment, log_start_offset, error)
-            return segment.txn_index
+        return segment.txn_index
 
     def add_aborted(self, aborted: AbortedTransaction, log_start_offset: int) -> None:
         """Adds a transaction, whose marker was just appended, to the active segment's index. Raises StorageError, and takes the

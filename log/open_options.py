@@ -52,9 +52,10 @@ class Opening:
     """
 
     __slots__ = (
-        "clean", "cleaned_upto", "config", "directory", "every_append_synced", "high_watermark", "is_flushed", "log_start_offset",
-        "max_damaged_bytes", "max_producers", "now_ms", "partition", "producer_expiration_ms", "producer_total", "progress",
-        "random", "recovery_point", "same_boot", "scans", "topic", "topic_id",
+        "clean", "cleaned_upto", "config", "directory", "every_append_synced", "high_watermark", "is_flushed",
+        "is_start_doubtful", "log_start_offset", "max_damaged_bytes", "max_producers", "now_ms", "partition",
+        "producer_expiration_ms", "producer_total", "progress", "random", "recovery_point", "same_boot", "scans", "topic",
+        "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +83,8 @@ class Opening:
         self.clean = clean
         self.recovery_point = 0
         self.log_start_offset = 0
+        self.is_start_doubtful = False
+        """True if nothing shows that the log's start is what was written into its checkpoint."""
         self.cleaned_upto = 0
         self.high_watermark = 0
         self.producer_expiration_ms = producer_expiration_ms

@@ -395,15 +395,29 @@ class PartitionLog(Appending):
             self.log_start_offset = offset
             self.unsynced.epochs |= self.epochs.truncate_from_start(offset)
 
+    def check_times(self, now_ms: int) -> Iterator[None]:
+        """Compares with the log the timestamps by which `apply_retention` is about to delete; pauses now and then, while the log
+        may be used. Raises CorruptRecord or StorageError."""
+        cuts = self.cuts
+        with self.directory.guard(f"reading {self.path}"):
+            for _ in retention.check_times(self.segments, self._limits(now_ms)):
+                yield
+                if self.closed or self.cuts != cuts:
+                    return
+
+    def _limits(self, now_ms: int) -> retention.Limits:
+        return retention.Limits(self.log_start_offset, self.high_watermark, self.log_end_offset, self._config, now_ms)
+
     def apply_retention(self, now_ms: int) -> int:
-        """Deletes the segments that may go by retention.ms, retention.bytes or the log's start; returns how many. Raises
-        CorruptRecord or StorageError.
+        """Deletes the segments that may go by retention.ms, retention.bytes or the log's start; returns how many. It does the
+        rest of `check_times` first. Raises CorruptRecord or StorageError.
         """
         deleted = 0
+        for _ in self.check_times(now_ms):
+            pass
         with self.directory.guard(f"deleting segments of {self.path}"):
             for reason, count_deletable in retention.RULES:
-                limits = retention.Limits(self.log_start_offset, self.high_watermark, self.log_end_offset, self._config, now_ms)
-                count = count_deletable(self.segments, limits)
+                count = count_deletable(self.segments, self._limits(now_ms))
                 if count:
                     self._delete_oldest(count, reason)
                     deleted += count

@@ -10,18 +10,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from ottla.log.disk.files import Disk, FileTooLarge
 from ottla.log.errors import CorruptRecord, CorruptSnapshot
+from ottla.log.index import CorruptIndex
 from ottla.log.markers import end_transaction
 from ottla.log.names import LOG_SUFFIX, SNAPSHOT_SUFFIX, offset_in, offset_name
 from ottla.log.producers import CompletedTransaction, ProducerStates
-from ottla.log.scan import walk_producers
+from ottla.log.scan import Located, walk_producers
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
-from ottla.wire.batch import read_header
+from ottla.wire.batch import HEADER_SIZE, read_header
 
 _log = logging.getLogger("ottla.log.replay")
+
+_COMPARED_ABORTS: Final = 100
+"""So many entries of a transaction index are compared with the log when it is loaded, which takes some 3 ms."""
 
 
 def snapshot_offsets(disk: Disk, path: str) -> list[int]:
@@ -97,6 +102,30 @@ def rebuild_txn_index(disk: Disk, path: str, segments: Segments, segment: Segmen
     for where, completed in _replay(segments, producers, from_offset, segment.next_offset()):
         if where is segment and completed.aborted:
             segment.change_txn_index().append(completed.index_entry)
+
+
+def compare_aborted(segments: Segments, segment: Segment, *, start_offset: int) -> None:
+    """Compares the newest entries of a segment's transaction index, which has no checksum, with the headers of the batches that
+    they name: a reader would take aborted records for committed ones. Raises CorruptIndex if one is wrong, CorruptRecord and
+    OSError."""
+    for entry in list(segment.txn_index)[-_COMPARED_ABORTS:]:
+        marker = segment.locate(entry.last_offset)
+        if marker is None or not _is_of(segment, marker, entry.last_offset, entry.producer_id, is_control=True):
+            raise CorruptIndex(f"{entry} ends at no marker of its producer")
+        if entry.first_offset >= max(start_offset, segments.first.base_offset):
+            begun = segments[segments.floor(entry.first_offset)]
+            first = begun.locate(entry.first_offset)
+            if first is not None and not _is_of(begun, first, entry.first_offset, entry.producer_id, is_control=False):
+                raise CorruptIndex(f"{entry} begins at no batch of its producer")
+    segment.indexes.are_txns_compared = True
+
+
+def _is_of(segment: Segment, batch: Located, base_offset: int, producer_id: int, *, is_control: bool) -> bool:
+    """Returns whether a batch that begins at an offset is a producer's, or whether compaction has left a gap there."""
+    if batch.base_offset > base_offset:
+        return True
+    header = read_header(segment.open_file().pread(HEADER_SIZE, batch.position))
+    return (header.base_offset, header.producer_id, header.is_control) == (base_offset, producer_id, is_control)
 
 
 def _snapshot_path(path: str, offset: int) -> str:

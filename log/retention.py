@@ -3,7 +3,8 @@ if `cleanup.policy` has delete.
 
 - Start: everything in the segment lies below `log_start_offset`, which DeleteRecords moved.
 - Size (`retention.bytes`): without the segment the log is still at least that large.
-- Time (`retention.ms`): the segment's greatest timestamp, or the file's modification time if records have none, is older.
+- Time (`retention.ms`): the segment's greatest timestamp, or the file's modification time if records have none, is older. The
+  timestamp is by the time index, and `check_times` has to be called before: a wrong index would delete what is not old.
 
 A segment is deleted only if all replicas have it (it ends at or below the high watermark). Each rule is a function that counts
 segments and changes nothing; `PartitionLog.apply_retention` asks one rule after the other and deletes.
@@ -11,9 +12,10 @@ segments and changes nothing; `PartitionLog.apply_retention` asks one rule after
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.log import time_checks
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 
@@ -59,6 +61,23 @@ def count_too_old(segments: Segments, limits: Limits) -> int:
         return 0
     horizon_ms: int = limits.now_ms - config.retention_ms
     return _count(segments, limits, lambda segment, end: segment.largest_timestamp() < horizon_ms)
+
+
+def check_times(segments: Segments, limits: Limits) -> Iterator[None]:
+    """Compares with the log the timestamps by which `retention.ms` is about to delete segments, or would keep the oldest one
+    because they lie in the future; pauses now and then. Raises CorruptRecord or OSError."""
+    config = limits.config
+    if "delete" not in config.cleanup_policy or config.retention_ms < 0:
+        return
+    horizon_ms: int = limits.now_ms - config.retention_ms
+    for segment in tuple(segments):
+        if not horizon_ms <= segment.max_timestamp <= limits.now_ms:
+            for _ in time_checks.check_times(segment):
+                yield
+                if segment not in segments:  # its files may have other names by now
+                    return
+        if segment.largest_timestamp() >= horizon_ms:
+            return
 
 
 def _count(segments: Segments, limits: Limits, may_go: Callable[[Segment, int], bool]) -> int:

@@ -55,6 +55,7 @@ class Segment:
         "_offset_of_max",
         "_open_files",
         "_since_index",
+        "are_times_doubtful",
         "base_offset",
         "created_ms",
         "directory",
@@ -103,6 +104,8 @@ class Segment:
         self._since_index = 0
         self._max_timestamp = _UNKNOWN if size else NO_TIMESTAMP
         self._offset_of_max = base_offset
+        self.are_times_doubtful = False
+        """True if the greatest timestamp is only by the time index, and was not compared (log/time_checks.py)."""
         self.first_timestamp = _UNKNOWN if size else NO_TIMESTAMP
         """The greatest timestamp of the first batch; negative if it has none or was not read yet. `waited_ms` reads it."""
 
@@ -238,6 +241,7 @@ class Segment:
             last = self._in_times(lambda index: index.last())
             if self._max_timestamp == _UNKNOWN:  # not if loading rebuilt a bad index, which sets it
                 self._max_timestamp, self._offset_of_max = last
+                self.are_times_doubtful = True
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
             self._offset_of_max = offset
@@ -261,6 +265,11 @@ class Segment:
         if self._max_timestamp == _UNKNOWN:
             self._raise_max_timestamp(NO_TIMESTAMP, self.base_offset)
         return self._max_timestamp
+
+    @property
+    def offset_of_max(self) -> int:
+        """Returns the offset of the time index for the greatest timestamp: the last one of the append that has it."""
+        return self._offset_of_max
 
     def largest_timestamp(self) -> int:
         """Returns the time that retention uses, in ms: the greatest record timestamp, or else when the file was last written."""
@@ -491,6 +500,7 @@ class Segment:
         self.indexes.are_dirty = True
         self._since_index = 0
         self._max_timestamp, self._offset_of_max = self.time_index.last()
+        self.are_times_doubtful = True
         for batch in walk(self.open_file(), self.offset_index.lookup(self._offset_of_max), size):
             if batch.max_timestamp > self._max_timestamp:
                 self._max_timestamp, self._offset_of_max = batch.max_timestamp, batch.last_offset

@@ -24,7 +24,18 @@ PathOf = Callable[[str], str]
 class SegmentIndexes:
     """The indexes of the segment with this base offset. `max_bytes` is segment.index.bytes."""
 
-    __slots__ = ("_base_offset", "_disk", "_max_bytes", "_stored", "are_dirty", "are_full", "offsets", "times", "txns")
+    __slots__ = (
+        "_base_offset",
+        "_disk",
+        "_max_bytes",
+        "_stored",
+        "are_dirty",
+        "are_full",
+        "are_txns_compared",
+        "offsets",
+        "times",
+        "txns",
+    )
 
     def __init__(self, disk: Disk, base_offset: int, max_bytes: int, *, is_new: bool) -> None:
         self._disk = disk
@@ -36,6 +47,8 @@ class SegmentIndexes:
         self.times: TimeIndex | None = None
         self.txns: TxnIndex | None = NO_ABORTS if is_new else None
         """The transaction index, if it was read."""
+        self.are_txns_compared = is_new
+        """True if the transaction index was compared with the log, or made from it."""
         self.are_dirty = False
         """True if something of them is in memory only."""
         self.are_full = False
@@ -44,7 +57,7 @@ class SegmentIndexes:
     def without_entries(self) -> SegmentIndexes:
         """Returns indexes of the same segment of which only the transaction index is there, which is this one's."""
         new = SegmentIndexes(self._disk, self._base_offset, self._max_bytes, is_new=False)
-        new.txns = self.txns
+        new.txns, new.are_txns_compared = self.txns, self.are_txns_compared
         return new
 
     def reset(self) -> None:
@@ -122,7 +135,7 @@ class SegmentIndexes:
 
     def reset_txns(self, path_of: PathOf) -> None:
         """Empties the transaction index, whatever is in the file, before the markers are read again."""
-        self.txns = NO_ABORTS
+        self.txns, self.are_txns_compared = NO_ABORTS, True
         if self._disk.exists(path_of(TXN_INDEX_SUFFIX)):
             self.change_txns(path_of)
 

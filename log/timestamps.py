@@ -28,6 +28,7 @@ from ottla.log.names import LOG_SUFFIX
 from ottla.log.partition import PartitionLog
 from ottla.log.scan import Located, walk
 from ottla.log.segment import Segment
+from ottla.log.time_checks import check_times, position_before
 from ottla.log.validate import QUICK_BYTES, QUICK_DECOMPRESSED_BYTES
 from ottla.wire import kernel
 from ottla.wire.batch import HEADER_SIZE, LOG_APPEND_TIME, read_header
@@ -74,6 +75,7 @@ def search_timestamp(log: PartitionLog, target_ms: int, bounds: Bounds | None = 
         bounds = log.config.decompression_bounds
     with log.directory.guard(f"reading {log.path}"):
         for segment, least in _segments_from(log, log.log_start_offset):
+            yield from _check_times(log, segment)
             if segment.max_timestamp >= target_ms:
                 found = yield from _search_segment(log, segment, target_ms, least, bounds, exact)
                 if found is not None and found.offset < log.log_start_offset:  # it was deleted meanwhile
@@ -91,6 +93,7 @@ def search_max_timestamp(log: PartitionLog) -> Search:
         while True:
             latest = log.segments.first
             for segment, _ in _segments_from(log, 0):
+                yield from _check_times(log, segment)
                 if segment.max_timestamp > latest.max_timestamp:  # of equals the first
                     latest = segment
                 yield None
@@ -210,13 +213,24 @@ def _segments_from(log: PartitionLog, offset: int) -> Iterator[tuple[Segment, in
         offset = following
 
 
+def _check_times(log: PartitionLog, segment: Segment) -> Iterator[None]:
+    """Compares with the log, once, the greatest timestamp of a segment. Raises TruncatedSlice if the log is truncated
+    meanwhile."""
+    cuts = log.cuts
+    for _ in check_times(segment):
+        yield None
+        _check_uncut(log, cuts)
+        if segment not in log.segments:  # it was dropped or replaced, and is opened no more
+            return
+
+
 def _search_segment(
     log: PartitionLog, segment: Segment, target_ms: int, start_offset: int, bounds: Bounds, exact: bool
 ) -> Search:
     """Searches a segment, which is part of the log. Its file is kept open: if the segment is dropped meanwhile, that does not
     matter. Raises TruncatedSlice if the log is truncated meanwhile.
     """
-    position = segment.position_of(max(segment.offset_before(target_ms), start_offset))
+    position = position_before(segment, target_ms, start_offset)
     file, cuts = segment.open_file(), log.cuts
     for passed, batch in enumerate(walk(file, position, segment.size), 1):
         matches = batch.max_timestamp >= target_ms and batch.last_offset >= start_offset

@@ -138,6 +138,8 @@ def load_txn_index(disk: Disk, path: str, base_offset: int) -> TxnIndex:
         return NO_ABORTS
     except FileTooLarge:
         raise CorruptIndex("the file is too large") from None
+    if not data:  # it was made for an entry, which a cut may have dropped or a power cut lost
+        raise CorruptIndex("the file is empty")
     index = TxnIndex(base_offset)
     index.decode(data)
-    return index if index else NO_ABORTS
+    return index

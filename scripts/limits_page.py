@@ -16,7 +16,7 @@ from ottla.log.stored_index import LOADED_ENTRIES
 from ottla.server.base.expressions import MAX_MEMORY, MAX_NAMED, MAX_WEIGHT
 from ottla.server.group.classic.member_limits import MOST_BATCHES, MOST_NAMES, MOST_PROTOCOLS
 from ottla.server.group.pending_ids import MOST_BYTES, MOST_OF_A_GROUP
-from ottla.server.http.responder import MAX_BODY_BYTES, MAX_CONNECTIONS, MAX_HEAD_BYTES
+from ottla.server.http.responder import MAX_BODY_BYTES, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_UNTAKEN_BYTES
 from ottla.server.metadata.access import MAX_COMPARISONS
 from ottla.server.metadata.names import MAX_LENGTH
 from ottla.server.metadata.operation import MAX_RECORDS
@@ -48,6 +48,11 @@ REFUSED_EXPRESSION: Final = (
     "128 INVALID_REGULAR_EXPRESSION, or 40 INVALID_CONFIG in a client-metrics subscription; Kafka has no limit"
 )
 _FORGOTTEN_ID: Final = "the oldest is forgotten: 25 UNKNOWN_MEMBER_ID, and its client joins without one; Kafka has no limit"
+_NO_CONNECTION: Final = (
+    "the oldest whose request is not complete gives way (408 Request Timeout); if there is none, the new one is answered 503 "
+    "Service Unavailable; both are closed then"
+)
+_CUT_OFF: Final = "the oldest of those connections are cut off"
 Section = tuple[tuple[str, ...], tuple[Fixed, ...]]
 SECTIONS: Final[dict[str, Section]] = {
     "Connections": (
@@ -169,14 +174,16 @@ SECTIONS: Final[dict[str, Section]] = {
     "The port of /metrics": (
         (),
         (
-            Fixed("connections", MAX_CONNECTIONS, "further ones are closed at once"),
+            Fixed("connections", MAX_CONNECTIONS, _NO_CONNECTION),
             Fixed("bytes of the head of a request", MAX_HEAD_BYTES, "431 Request Header Fields Too Large"),
+            Fixed("bytes of answers that clients do not take", MAX_UNTAKEN_BYTES, _CUT_OFF),
         ),
     ),
     "The test port": (
         (),
         (
-            Fixed("connections", TEST_CONNECTIONS, "further ones are closed at once"),
+            Fixed("connections", TEST_CONNECTIONS, _NO_CONNECTION),
+            Fixed("bytes of answers that clients do not take", MAX_UNTAKEN_BYTES, _CUT_OFF),
             Fixed("bytes of the body of a request", MAX_BODY_BYTES, "413 Request Entity Too Large"),
         ),
     ),

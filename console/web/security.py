@@ -55,6 +55,8 @@ HEADERS: Final[Mapping[str, str]] = {
 }
 MAX_FORM_BYTES: Final = 3 * 1_048_576 + 65_536
 """A value of 1 MiB, which a form may write in three characters a byte, and what else is in the form."""
+MAX_LOGIN_BYTES: Final = 4096
+"""Whoever sends a name and a password is not known yet."""
 FORM_S: Final = 10.0
 MAX_FIELDS: Final = 64
 FORM: Final = "application/x-www-form-urlencoded"
@@ -151,7 +153,7 @@ class Guard:
         session = EVERYBODY
         if not self._sessions.is_for_all:
             if path == LOGIN and method == "POST":
-                return await self._log_in(await _form(headers, receive), scope)
+                return await self._log_in(await _form(headers, receive, MAX_LOGIN_BYTES, "A login has at most 4 KiB."), scope)
             if method == "GET" and path == "/" and "token" in query:
                 return await self._log_in({"token": query["token"]}, scope)
             session = _cookies(headers).get(self._place.cookie, "")
@@ -244,26 +246,28 @@ def _cookies(headers: Headers) -> dict[str, str]:
     return found
 
 
-async def _form(headers: Headers, receive: Receive) -> dict[str, str]:
-    """Returns the fields of a form. Raises Refused if it is too large or no form."""
+async def _form(
+    headers: Headers, receive: Receive, most: int = MAX_FORM_BYTES, advice: str = "A form may hold a value of 1 MiB."
+) -> dict[str, str]:
+    """Returns the fields of a form. Raises Refused, with this advice, if it has more than `most` bytes, or if it is no form."""
     if headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
         raise Refused(415, "Not a form", f"The console takes {FORM}.")
     try:
         async with asyncio.timeout(FORM_S):
-            return _fields(await _body(receive))
+            return _fields(await _body(receive, most, advice))
     except TimeoutError:
         raise Refused(408, "Too slow", f"A form has to arrive within {FORM_S:g} seconds.") from None
 
 
-async def _body(receive: Receive) -> bytes:
+async def _body(receive: Receive, most: int, advice: str) -> bytes:
     body = bytearray()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Refused(400, "Cut off", "The form did not arrive.")
         body += message.get("body", b"")
-        if len(body) > MAX_FORM_BYTES:
-            raise Refused(413, "Too large", "A form may hold a value of 1 MiB.")
+        if len(body) > most:
+            raise Refused(413, "Too large", advice)
         if not message.get("more_body", False):
             return bytes(body)
 

@@ -4,6 +4,8 @@ In a log directory:
 
 - `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`, `replication-offset-checkpoint` (high watermarks),
   `cleaner-offset-checkpoint`: a line "0" (version), a line with the number of entries, then "topic partition offset" lines.
+- `log-start-offset-checkpoint.crc`, which only ottla knows: CRC-32C of that file, as hexadecimal digits, of what it was before
+  its last change and after it. Wrong starts would delete records, and Kafka's form has no checksum.
 - `meta.properties`, version 1 (KIP-858): a Java properties file with `version`, `cluster.id`, `node.id`, `directory.id`.
 - `.kafka_cleanshutdown`: JSON with `version` 0 and the `brokerEpoch`; it exists only between a clean stop and the next start.
 
@@ -31,6 +33,7 @@ from typing import Final, NamedTuple
 
 from ottla.log.disk.errors import CorruptSnapshot, InconsistentMetadata
 from ottla.log.disk.files import Disk, FileTooLarge
+from ottla.wire.crc import crc32c
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
@@ -41,6 +44,7 @@ PARTITION_METADATA: Final = "partition.metadata"
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOCK: Final = ".lock"
+CHECKSUM_SUFFIX: Final = ".crc"
 
 _VERSION: Final = 0
 _DIRECTORY_NAME: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,9})")
@@ -115,6 +119,25 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
         raise CorruptSnapshot(f"{path}: a partition or an offset in it is not a number") from None
 
 
+def encode_checksums(contents: Iterable[bytes]) -> bytes:
+    """Returns the bytes of a file of checksums: one line for each content that the file beside it may have."""
+    return "".join(f"{crc32c(content):08x}\n" for content in contents).encode()
+
+
+def is_as_written(disk: Disk, path: str) -> bool | None:
+    """Returns whether a file has a content that ottla has given it, by the checksums beside it; None if there are none. Raises
+    OSError."""
+    try:
+        sums = disk.read_bytes(path + CHECKSUM_SUFFIX)
+    except (FileNotFoundError, FileTooLarge):
+        return None
+    try:
+        data = disk.read_bytes(path)
+    except (FileNotFoundError, FileTooLarge):
+        return False
+    return encode_checksums([data]).strip() in sums.split()
+
+
 def encode_epochs(entries: Iterable[EpochEntry]) -> bytes:
     """Returns the bytes of a `leader-epoch-checkpoint`."""
     return encode_lines([f"{epoch} {start_offset}" for epoch, start_offset in entries])
@@ -131,8 +154,8 @@ def parse_epochs(text: str) -> list[EpochEntry]:
         raise CorruptSnapshot(f"leader-epoch-checkpoint cannot be read: {what}") from problem
     if version != _VERSION:
         raise CorruptSnapshot(f"leader-epoch-checkpoint has version {version}, only {_VERSION} is known")
-    if count != len(entries):
-        raise CorruptSnapshot(f"leader-epoch-checkpoint announces {count} entries and has {len(entries)}")
+    if count != len(entries) or not text.endswith("\n"):  # half a number looks like a number
+        raise CorruptSnapshot(f"leader-epoch-checkpoint announces {count} entries and has {len(entries)}, or the last is cut off")
     if not all(0 <= epoch <= _MAX_EPOCH and 0 <= start_offset <= _MAX_OFFSET for epoch, start_offset in entries):
         raise CorruptSnapshot("leader-epoch-checkpoint has a number that is no epoch or offset")
     return entries
@@ -240,6 +263,7 @@ def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
         fields = parse_properties(data.decode())
         if (version := fields["version"]) != "1":
             raise InconsistentMetadata(f"{path}: version {version}, only 1 is known")
+        uuid_bytes(fields["directory.id"])
         return MetaProperties(fields["cluster.id"], int(fields["node.id"]), fields["directory.id"])
     except (ValueError, KeyError):
         what = "version, cluster.id, node.id or directory.id is missing or malformed"

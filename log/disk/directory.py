@@ -273,7 +273,6 @@ class LogDirectory:
         self.check()
         # If nothing moved, spare the fsyncs; but this is how a full directory finds out that it has room again.
         if self.full or self._saved.get(name) != data:
-            self._saved.pop(name, None)  # until it is written, nobody knows what the file has
             failures: list[StorageError] = []
             yield partial(self._write, name, data, number, failures)
             if failures:
@@ -283,8 +282,14 @@ class LogDirectory:
         """Writes a checkpoint's file, unless a newer saving of it, one with a higher number, has begun."""
         try:
             with self._writing, self.guard(f"writing {name}"):
+                before = self._saved.pop(name, None)  # until it is written, nobody knows what the file has
                 if self._savings[name] != number:
+                    if before is not None:
+                        self._saved[name] = before
                     return
+                if name == checkpoint.LOG_START_OFFSETS:
+                    sums = checkpoint.encode_checksums([data] if before is None else [before, data])
+                    self.disk.write_bytes(f"{self.path}/{name}{checkpoint.CHECKSUM_SUFFIX}", sums)
                 self.disk.write_bytes(f"{self.path}/{name}", data)
                 self._saved[name] = data
                 if self.full:

@@ -7,7 +7,7 @@ it amounts to in the end. A log directory that fails in a pass is offline, and t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from ottla.log.errors import CorruptRecord, StorageError
@@ -26,7 +26,9 @@ def retention_steps(manager: LogManager, now_ms: int) -> Steps:
     """Deletes the segments that retention allows to (every log.retention.check.interval.ms); returns how many. A log that is
     being cleaned is left out; its turn comes after the cleanings (log/compaction/cleaner_manager.py)."""
     return _on_each_log(
-        manager, lambda log: 0 if (log.topic, log.partition) in manager.in_cleaning else log.apply_retention(now_ms)
+        manager,
+        lambda log: 0 if (log.topic, log.partition) in manager.in_cleaning else log.apply_retention(now_ms),
+        lambda log: log.check_times(now_ms),
     )
 
 
@@ -35,11 +37,17 @@ def expiration_steps(manager: LogManager, now_ms: int) -> Steps:
     return _on_each_log(manager, lambda log: log.forget_expired_producers(now_ms))
 
 
-def _on_each_log(manager: LogManager, action: Callable[[PartitionLog], int]) -> Steps:
+def _on_each_log(
+    manager: LogManager,
+    action: Callable[[PartitionLog], int],
+    first: Callable[[PartitionLog], Iterable[None]] = lambda log: (),
+) -> Steps:
+    """Does `action` with each log, after the steps of `first`."""
     done = 0
     for log in manager.online_logs():
         try:
-            done += action(log)
+            yield from first(log)
+            done += 0 if log.closed else action(log)
         except StorageError:  # logged where the directory went offline
             continue
         except CorruptRecord as error:

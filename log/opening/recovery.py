@@ -155,6 +155,7 @@ class _Loader:
         self.epochs = LeaderEpochs()
         self.epochs_whole = True
         self.epochs_changed = False
+        self._first_epoch_start: int | None = None  # by the file
         self.end_offset = 0
         self.names: list[str] | None = None  # of all files in the directory, None once some may have been removed
         self.markers_from: int | None = None  # base offset of the first segment in which recovery found a marker
@@ -175,7 +176,44 @@ class _Loader:
             except Overflow as found:  # each split leaves less of the segment
                 split(self._disk, self._path, found)
                 names = self._disk.list(self._path)
+        self._check_start()
         self.end_offset = self._settle_ends()
+
+    # The log's start
+
+    def _check_start(self) -> None:
+        """Takes the log's start back to what the leader epochs say if log-start-offset-checkpoint names a later one and is not
+        known to be as it was written: all records below it would be deleted.
+
+        The first epoch begins where the log starts, in Kafka's directories, too; before that only if the start lies inside its
+        first batch. Of a log whose tail was lost, the high watermark or the recovery point show that it had come so far. A crash
+        between the writes of the two files looks like damage, which brings deleted records back.
+        """
+        if not self._opening.is_start_doubtful:
+            return
+        opening, first = self._opening, self._first_epoch_start
+        start, base = opening.log_start_offset, self.segments[0].base_offset if self.segments else 0
+        if first is None or start <= max(first, base) or self._is_in_one_batch(first, start):
+            return
+        if self.segments and self.end_offset < start <= max(opening.high_watermark, opening.recovery_point):
+            return
+        opening.log_start_offset = max(first, base)
+        _log.error(
+            "%s starts at offset %d and not at %d, as log-start-offset-checkpoint says: by leader-epoch-checkpoint the records "
+            "in between were not deleted, so that number is taken for damage, and nothing is deleted by it; if they were to go, "
+            "delete them again",
+            opening.directory_name,
+            opening.log_start_offset,
+            start,
+        )
+
+    def _is_in_one_batch(self, first: int, last: int) -> bool:
+        """Returns whether both offsets are in the same batch. Raises CorruptRecord and OSError."""
+        for segment in reversed(self.segments):
+            if segment.base_offset <= first:
+                batch = segment.locate(first)
+                return batch is not None and batch.base_offset <= first <= last <= batch.last_offset
+        return False
 
     # The segments
 
@@ -285,6 +323,7 @@ class _Loader:
         self.epochs_whole = bool(entries) or not any(segment.size for segment in self.segments)
         self.epochs_changed = not self.epochs_whole
         self.epochs = LeaderEpochs(entries)
+        self._first_epoch_start = entries[0].start_offset if entries else None
 
     def settle_epochs(self, start_offset: int) -> None:
         """Cuts the epochs to those of a log that begins at `start_offset` and ends at `end_offset`."""

@@ -190,6 +190,13 @@ class Start:
                 disk.sync_dir(path)
             recovery_points, points_known = self._read_offsets(directory, checkpoint.RECOVERY_POINTS)
             log_starts, _ = self._read_offsets(directory, checkpoint.LOG_START_OFFSETS)
+            starts_sound = checkpoint.is_as_written(disk, f"{path}/{checkpoint.LOG_START_OFFSETS}")
+            if starts_sound is False:
+                _log.warning(
+                    "%s/%s is not as ottla wrote it: another broker did, or it is damaged, and deleted records may be back",
+                    path,
+                    checkpoint.LOG_START_OFFSETS,
+                )
             cleaned, cleaned_known = self._read_offsets(directory, checkpoint.CLEANER_OFFSETS)
             high_watermarks, _ = self._read_offsets(directory, checkpoint.HIGH_WATERMARKS)
             directory.cleaned = cleaned
@@ -202,6 +209,7 @@ class Start:
                 opening.clean = work.clean
                 opening.recovery_point = recovery_points.get(topic_partition, 0)
                 opening.log_start_offset = log_starts.get(topic_partition, 0)
+                opening.is_start_doubtful = not starts_sound
                 opening.cleaned_upto = max(cleaned.get(topic_partition, 0), any_gap)
                 opening.high_watermark = high_watermarks.get(topic_partition, 0)
                 opening.progress = self._progress

@@ -21,6 +21,7 @@ import logging
 from typing import Final
 
 from ottla.log.disk.files import Disk
+from ottla.log.errors import CorruptLog, CorruptRecord
 from ottla.log.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -31,7 +32,8 @@ from ottla.log.names import (
     TMP_SUFFIX,
     offset_in,
 )
-from ottla.log.scan import walk
+from ottla.log.scan import walk, walk_batches
+from ottla.wire.batch import BatchHeader, check_crc, read_header
 
 _log = logging.getLogger("ottla.log.leftovers")
 
@@ -41,21 +43,19 @@ _MAX_OFFSET: Final = 2**63 - 1
 def finish_or_remove(disk: Disk, path: str) -> list[str]:
     """Finishes or undoes what was under way in the directory; returns the names of the files that are left.
 
-    Raises CorruptRecord if a `.swap` log cannot be walked: then nothing is removed. Raises OSError.
+    Raises CorruptLog if a `.swap` log is damaged: then nothing is removed. Raises OSError.
     """
     names = disk.list(path)
     if not any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TMP_SUFFIX)) for name in names):
         return names
     cleaned = [offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := offset_in(name)) >= 0]
     unfinished = min(cleaned, default=_MAX_OFFSET)
-    swaps = []
+    swaps = [name for name in names if name.endswith(SWAP_SUFFIX) and 0 <= offset_in(name) < unfinished]
+    ranges = [_covered(disk, path, name) for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     # A .swap is removed before the .cleaned that shows it to be unfinished.
     for name in sorted(names, key=lambda name: not name.endswith(SWAP_SUFFIX)):
         if name.endswith(SWAP_SUFFIX):
-            offset = offset_in(name)
-            if offset < unfinished:
-                if offset >= 0:
-                    swaps.append(name)
+            if offset_in(name) < unfinished:
                 continue
             _log.warning("%s/%s is removed: it belongs to a compaction or split that was not finished", path, name)
             disk.remove(f"{path}/{name}")
@@ -63,12 +63,11 @@ def finish_or_remove(disk: Disk, path: str) -> list[str]:
         elif name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TMP_SUFFIX)):
             disk.remove(f"{path}/{name}")
     if swaps:
-        _finish_swaps(disk, path, swaps)
+        _finish_swaps(disk, path, swaps, ranges)
     return disk.list(path)
 
 
-def _finish_swaps(disk: Disk, path: str, swaps: list[str]) -> None:
-    ranges = [_covered(disk, path, name) for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+def _finish_swaps(disk: Disk, path: str, swaps: list[str], ranges: list[tuple[int, int]]) -> None:
     for name in disk.list(path):
         offset = offset_in(name)
         replaced = any(first <= offset < end or offset == first for first, end in ranges)
@@ -89,9 +88,34 @@ def _starts_one(name: str, ranges: list[tuple[int, int]]) -> bool:
 
 
 def _covered(disk: Disk, path: str, name: str) -> tuple[int, int]:
-    """Returns the first offset and the one after the last of a `.swap` log."""
+    """Returns the first offset and the one after the last of a `.swap` log. Raises CorruptLog if any batch in it is damaged: what
+    it is to replace must not be removed for it."""
     base = end = offset_in(name)
     file = disk.open(f"{path}/{name}")
-    for batch in walk(file, 0, file.size):
-        end = batch.last_offset + 1
+    try:
+        for position, batch in walk_batches(file, 0, file.size):
+            header = read_header(batch)
+            if not check_crc(batch, header) or not end <= header.base_offset <= header.last_offset:
+                raise CorruptRecord(f"the batch at position {position} has a wrong CRC or wrong offsets")
+            end = header.next_offset
+        if end > base:
+            _find_original(disk, path, base, header)
+    except CorruptRecord as error:
+        raise CorruptLog(
+            f"{path}/{name}, with which a compaction or split was about to replace segments, is damaged: {error}. Nothing was "
+            f"removed: if these segments are all there, take away the {SWAP_SUFFIX} files; those that end in {DELETED_SUFFIX} "
+            "get their plain names back first"
+        ) from error
     return base, end
+
+
+def _find_original(disk: Disk, path: str, base: int, last: BatchHeader) -> None:
+    """Looks for the batch from which the last one of a `.swap` log was made. No CRC covers its offset, which says what is
+    replaced. Raises CorruptRecord if the segment that should have it has no batch with these offsets."""
+    originals = {offset_in(name): name for name in disk.list(path) if name.endswith((LOG_SUFFIX, LOG_SUFFIX + DELETED_SUFFIX))}
+    at = max((offset for offset in originals if base <= offset <= last.base_offset), default=None)
+    if at is None:
+        return
+    file, offsets = disk.open(f"{path}/{originals[at]}"), (last.base_offset, last.last_offset)
+    if not any((each.base_offset, each.last_offset) == offsets for each in walk(file, 0, file.size)):
+        raise CorruptRecord(f"{originals[at]} has no batch with the offsets of its last one, {offsets[0]} to {offsets[1]}")

@@ -1,9 +1,10 @@
 """Answers HTTP/1.x on the broker's event loop, one request for each connection.
 
 h11 implements the protocol: it parses requests and writes the heads of answers. Our part is the bounds, so that no client
-disturbs the broker: on the size of a request's head and body, on the number of connections, and on the time that each may take.
-A connection is closed after its answer, so nothing is pipelined. A page is made in pieces, between which the loop serves
-others; one that waits for something is promised.
+disturbs the broker: on the size of a request's head and body, on the number of connections, on the time that each may take, and
+on what is held of answers that nobody takes. So that no idle connections keep a probe away, the oldest one whose request is not
+complete gives way to a new one. A connection is closed after its answer, so nothing is pipelined. A page is made in pieces,
+between which the loop serves others; one that waits for something is promised.
 
 Errors have the codes that HTTP has for them: 400 for what is not HTTP, 404 for an unknown page, 405 for another method, 408 for a
 client that is too slow, 413 for a body that is too long, 431 for a head that is too long, 503 for a connection too many, 505 for
@@ -29,6 +30,8 @@ logger = logging.getLogger("ottla.server.http")
 MAX_HEAD_BYTES: Final = 8 * 1024
 MAX_BODY_BYTES: Final = 1024 * 1024
 MAX_CONNECTIONS: Final = 32
+MAX_UNTAKEN_BYTES: Final = 32 * 1024 * 1024
+"""So many bytes of answers wait for their clients, of all connections together."""
 REQUEST_SECONDS: Final = 10
 """The time that a client may take to send a whole request."""
 ANSWER_SECONDS: Final = 60
@@ -87,11 +90,18 @@ class Request(NamedTuple):
 
 
 class RequestReader:
-    """Finds the one request of a connection in what its client sends, however that is cut into pieces. `methods` are allowed."""
+    """Finds the one request of a connection in what its client sends, however that is cut into pieces. `methods` are allowed, and
+    `admit` raises Refused for a head whose body is not to be read."""
 
-    def __init__(self, http: h11.Connection, methods: Collection[str] = READING) -> None:
+    def __init__(
+        self,
+        http: h11.Connection,
+        methods: Collection[str] = READING,
+        admit: Callable[[Request], None] = lambda request: None,
+    ) -> None:
         self._http = http
         self._methods = methods
+        self._admit = admit
         self._received = bytearray()
         self._request: Request | None = None
         self._body = bytearray()
@@ -120,7 +130,9 @@ class RequestReader:
             raise _too_long()
         if _FOLDED.search(head):  # h11 still unfolds folded fields, but RFC 9112 lets a server refuse them
             raise Refused(HTTPStatus.BAD_REQUEST, "a header field is malformed")
-        return _parse(event, self._methods)
+        request = _parse(event, self._methods)
+        self._admit(request)
+        return request
 
     def _take_body(self, request: Request) -> Request | None:
         """Returns the request once its body is complete. That of a page that is only read is left alone."""
@@ -169,8 +181,36 @@ class HttpServer:
     def __init__(self, pages: Mapping[str, Callable[[], Page]], clock: Clock) -> None:
         self.pages = pages
         self.clock = clock
-        self.connections: set[HttpConnection] = set()
+        self.connections: dict[HttpConnection, int] = {}
+        """The open connections, the oldest first, with how many bytes of its answer each has not taken."""
         self.long_page = asyncio.Lock()
+
+    def make_room(self) -> bool:
+        """Returns whether one more connection may be open, after the oldest that is idle has given way if need be."""
+        if len(self.connections) < self.max_connections:
+            return True
+        idle = next((each for each in self.connections if each.is_idle), None)
+        if idle is not None:
+            del self.connections[idle]
+            idle.give_way()
+        return idle is not None
+
+    def hold(self, connection: HttpConnection, size: int) -> None:
+        """Notes that `size` bytes wait for a client, and cuts off those who do not take their answers if that is too much, the
+        oldest first."""
+        if connection in self.connections:
+            self.connections[connection] = size
+        held = sum(self.connections.values())
+        for each, waiting in list(self.connections.items()):
+            if held <= MAX_UNTAKEN_BYTES:
+                break
+            if waiting and each is not connection:
+                held -= waiting
+                del self.connections[each]
+                each.abort()
+
+    def admit(self, request: Request) -> None:
+        """Raises Refused for a request whose body is not to be read."""
 
     def make_page(self, request: Request) -> Page | Awaitable[Page]:
         """Makes the page that answers a request, or promises it. Raises Refused if there is none."""
@@ -195,7 +235,7 @@ class HttpConnection(asyncio.Protocol):
     def __init__(self, server: HttpServer) -> None:
         self._server = server
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
-        self._reader = RequestReader(self._http, server.methods)
+        self._reader = RequestReader(self._http, server.methods, server.admit)
         self._timer: Cancellable | None = None
         self._task: asyncio.Task[None] | None = None
         self._answered = False
@@ -208,11 +248,11 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if len(self._server.connections) >= self._server.max_connections:
+        if not self._server.make_room():
             text = f"{self._server.max_connections} connections are open, and no more are taken; close some, then ask again"
             self._refuse(Refused(HTTPStatus.SERVICE_UNAVAILABLE, text))
             return
-        self._server.connections.add(self)
+        self._server.connections[self] = 0
         self._timer = self._server.clock.call_later(REQUEST_SECONDS, self._too_slow)
 
     def data_received(self, data: bytes) -> None:
@@ -239,7 +279,16 @@ class HttpConnection(asyncio.Protocol):
         self._cancel_timer()
         if self._task is not None:
             self._task.cancel()
-        self._server.connections.discard(self)
+        self._server.connections.pop(self, None)
+
+    @property
+    def is_idle(self) -> bool:
+        """Returns whether the client has not sent its whole request."""
+        return self._task is None and not self._answered
+
+    def give_way(self) -> None:
+        """Ends a connection whose request is not complete, since another client needs it."""
+        self._refuse(Refused(HTTPStatus.REQUEST_TIMEOUT, "another client came, and no complete request had come from this one"))
 
     # Answering
 
@@ -323,6 +372,8 @@ class HttpConnection(asyncio.Protocol):
             return
         head = self._take_head(status, content_type, len(body))
         self._transport.write(head + (b"" if head_only else body))
+        if waiting := self._transport.get_write_buffer_size():
+            self._server.hold(self, waiting)
         self._transport.close()  # once it is sent
 
     def _take_head(self, status: int, content_type: str, size: int) -> bytes:

@@ -63,7 +63,6 @@ class TestServer(HttpServer):
 
     def make_page(self, request: Request) -> Page | Awaitable[Page]:
         """See HttpServer."""
-        self._check_sender(request)
         try:
             method = "GET" if request.method == "HEAD" else request.method
             call, variables = find_call(method, request.path)
@@ -99,8 +98,8 @@ class TestServer(HttpServer):
         """See HttpServer."""
         return _page({"error": str(refused)}, refused.status)
 
-    def _check_sender(self, request: Request) -> None:
-        """Raises Refused if this may be a web page, or does not know the token."""
+    def admit(self, request: Request) -> None:
+        """Raises Refused if this may be a web page, or does not know the token; its body is not read then."""
         headers = request.headers
         if "origin" in headers:
             raise HttpRefused(HTTPStatus.FORBIDDEN, "web pages may not use the test port, and this request has an Origin")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 import pytest
 
@@ -140,3 +141,73 @@ def test_a_long_topic_name_still_fits_a_directory_name() -> None:
     rig.manager.delete("x" * 249, 12345)
     (name,) = (name for name in rig.disk.list("/data") if name.startswith("xx"))
     assert len(name) == 255
+
+
+# The time index has no checksum
+
+
+def damaged_index(rig: Rig, segment: int, change: Callable[[bytes], bytes]) -> None:
+    """Stops cleanly, changes a segment's time index, and starts."""
+    path = f"{rig.path}/{rig.bases[segment]:020d}.timeindex"
+    rig.manager.close()
+    rig.disk.write_bytes(path, change(rig.disk.read_bytes(path)))
+    rig.start()
+
+
+def with_time(timestamp_ms: int) -> Callable[[bytes], bytes]:
+    return lambda data: data[:-12] + timestamp_ms.to_bytes(8, "big") + data[-4:]
+
+
+@pytest.mark.parametrize("segment", [0, 3], ids=["ended", "active"])
+def test_a_time_index_that_seems_old_deletes_nothing(segment: int, caplog: pytest.LogCaptureFixture) -> None:
+    rig = rig_of(4, retention_ms=7 * DAY)
+    damaged_index(rig, segment, with_time(NOW_MS - 500 * DAY))
+    old_ms = NOW_MS + segment * DAY
+    assert rig.log.apply_retention(old_ms + 7 * DAY) == segment
+    assert f"the greatest timestamp is {old_ms}, not {NOW_MS - 500 * DAY}" in caplog.text
+    rig.restart(clean=True)  # with the index that was rebuilt
+    assert rig.log.segments.first.max_timestamp == old_ms
+    assert rig.log.apply_retention(old_ms + 7 * DAY + 1) == 1
+
+
+def test_a_time_index_in_the_future_keeps_nothing_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    rig = rig_of(4, retention_ms=7 * DAY)
+    damaged_index(rig, 0, with_time(NOW_MS + (1 << 50)))
+    assert rig.log.apply_retention(NOW_MS + 8 * DAY) == 1
+    assert f"the greatest timestamp is {NOW_MS}, not {NOW_MS + (1 << 50)}" in caplog.text
+
+
+def test_a_time_index_that_lost_its_end_deletes_nothing() -> None:
+    rig = Rig(
+        settings(segment_bytes=8 * SIZE, index_interval_bytes=SIZE, retention_ms=DAY, message_timestamp_after_max_ms=1 << 60)
+    )
+    for at in range(9):
+        rig.fill(1, timestamp_ms=NOW_MS + at * DAY)
+    damaged_index(rig, 0, lambda data: data[:24])
+    assert rig.log.apply_retention(NOW_MS + 7 * DAY) == 0
+    assert rig.log.apply_retention(NOW_MS + 8 * DAY + 1) == 1
+
+
+@pytest.mark.parametrize("ends", ["closed", "cut", "dropped"])
+def test_times_are_compared_in_steps_between_which_the_log_may_change(ends: str) -> None:
+    rig = Rig(settings(segment_bytes=700 * SIZE, retention_ms=DAY))
+    rig.fill(1)
+    rig.fill(600, timestamp_ms=NOW_MS - DAY)
+    rig.fill(200)
+    rig.restart(clean=True)
+    log, late_ms = rig.log, NOW_MS + DAY + 1
+    assert sum(1 for _ in log.check_times(late_ms)) == 699 // 64 + 100 // 64
+    assert sum(1 for _ in log.check_times(late_ms)) == 0
+    rig.restart(clean=True)
+    log = rig.log
+    steps = log.check_times(late_ms)
+    next(steps)
+    if ends == "closed":
+        rig.manager.delete("t", 0)
+    elif ends == "cut":
+        log.truncate_to(100)
+    else:
+        log.delete_records_before(700)
+        log.apply_retention(NOW_MS)
+    assert list(steps) == []
+    assert log.directory.failed is None

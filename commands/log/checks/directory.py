@@ -34,8 +34,11 @@ _PARTITION: Final = re.compile(r"(.+)-([0-9]+)")
 _DELETED: Final = re.compile(r".+\.[0-9a-f]{32}-delete")
 _ASIDE: Final = re.compile(r".+\.[0-9a-f]{32}-(stray|future)")
 _FILES: Final = frozenset(
-    {*CHECKPOINTS, checkpoint.META_PROPERTIES, checkpoint.CLEAN_SHUTDOWN, checkpoint.LOCK, "bootstrap.checkpoint"}
-)
+    {
+        *CHECKPOINTS, checkpoint.LOG_START_OFFSETS + checkpoint.CHECKSUM_SUFFIX, checkpoint.META_PROPERTIES,
+        checkpoint.CLEAN_SHUTDOWN, checkpoint.LOCK, "bootstrap.checkpoint",
+    }
+)  # fmt: skip
 _RESERVED: Final = frozenset(checkpoint.uuid_text(bytes(15) + bytes([last])) for last in range(3))
 
 

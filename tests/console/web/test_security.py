@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from ottla.commands.output import Failure
 from ottla.console.pages import ACTIONS, PAGES
 from ottla.console.web.app import NOT_YOURS, Beside
-from ottla.console.web.security import FORM, MAX_FORM_BYTES, Place, hosts_of
+from ottla.console.web.security import FORM, MAX_FORM_BYTES, MAX_LOGIN_BYTES, Place, hosts_of
 from ottla.console.web.sessions import MAX_SESSIONS, Sessions
 from tests.console.browser import COOKIE, HOST, TOKEN, Browser, browsing, check_headers, check_page
 from tests.console.fakes import FakeSource
@@ -176,6 +176,13 @@ def test_what_is_no_form_or_too_large_is_refused(browser: Browser) -> None:
     assert browser.ask("POST", "/new-topic", {**SAME, **cookie(browser)}, many).status == 400
     assert browser.ask("POST", "/new-topic", {**SAME, **cookie(browser)}, b"\xff").status == 400
     assert browser.ask("GET", "/topics?" + "a=1&" * 100, {"Host": HOST, **cookie(browser)}).status == 400
+
+
+def test_of_a_stranger_only_a_short_form_is_read(browser: Browser) -> None:
+    fits = urlencode({"token": TOKEN}).encode() + b"&x="
+    fits += b"x" * (MAX_LOGIN_BYTES - len(fits))
+    assert browser.ask("POST", "/login", SAME, fits).status == 303
+    assert browser.ask("POST", "/login", SAME, fits + b"x").status == 413
 
 
 def test_another_site_gets_no_page_but_a_link_is_followed(browser: Browser) -> None:

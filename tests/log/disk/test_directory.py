@@ -129,6 +129,7 @@ def test_checkpoints(disk: MemDisk, directory: LogDirectory) -> None:
     contents = {name: disk.read_bytes(f"/d/{name}") for name in disk.list("/d") if name != "p"}
     assert contents == {
         "log-start-offset-checkpoint": b"0\n1\nt 0 5\n",
+        "log-start-offset-checkpoint.crc": b"304c034b\n",
         "recovery-point-offset-checkpoint": b"0\n1\nt 0 7\n",
         "replication-offset-checkpoint": b"0\n1\nt 0 9\n",
     }

@@ -113,7 +113,8 @@ def test_a_second_damage_at_the_same_place_has_a_file_of_its_own() -> None:
 def test_a_log_that_begins_again_because_of_its_checkpoint_is_kept() -> None:
     rig = rig_of(6)
     rig.manager.close()
-    rig.disk.write_bytes("/data/log-start-offset-checkpoint", b"0\n1\nt 0 100\n")
+    for name in ("log-start", "replication"):  # the tail is lost up to where both say that the log had come
+        rig.disk.write_bytes(f"/data/{name}-offset-checkpoint", b"0\n1\nt 0 100\n")
     whole = {f"{base:020d}.log.0.damaged": rig.disk.read_bytes(log_path(rig, base)) for base in (0, 4)}
     rig.start()
     assert (rig.log.log_start_offset, rig.log.log_end_offset) == (100, 100)

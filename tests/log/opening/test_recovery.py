@@ -7,7 +7,7 @@ import pytest
 from ottla.log.errors import StorageError
 from ottla.log.timestamps import offset_for_timestamp
 from tests.log.opening.damaged import SIZE, check, log_path, rewrite, rig_of
-from tests.log.support import NOW_MS, TOPIC_ID
+from tests.log.support import NOW_MS, TOPIC_ID, Rig, batch
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -140,10 +140,12 @@ def test_leader_epochs_are_not_taken_from_a_batch_of_an_impossible_offset() -> N
         rig.start()
 
 
-def test_start_beyond_the_end_begins_anew() -> None:
+@pytest.mark.parametrize("name", ["replication", "recovery-point"])
+def test_start_beyond_the_end_begins_anew_where_the_log_had_come_so_far(name: str) -> None:
     rig = rig_of(6)
     rig.manager.close()
-    rig.disk.write_bytes("/data/log-start-offset-checkpoint", b"0\n1\nt 0 100\n")
+    for each in ("log-start", name):
+        rig.disk.write_bytes(f"/data/{each}-offset-checkpoint", b"0\n1\nt 0 100\n")
     rig.start()
     assert (rig.log.log_start_offset, rig.log.log_end_offset, rig.names(".log")) == (100, 100, [f"{100:020d}.log"])
     assert rig.append().base_offset == 100
@@ -157,6 +159,69 @@ def test_the_logs_start_survives() -> None:
     assert (rig.log.log_start_offset, rig.log.log_end_offset) == (6, 11)
     assert rig.disk.read_bytes("/data/log-start-offset-checkpoint") == b"0\n1\nt 0 6\n"
     assert rig.log.end_offset_for_epoch(2) == (2, 9)
+
+
+def _flip_start(rig: Rig, written: int, found: int) -> None:
+    path = "/data/log-start-offset-checkpoint"
+    data = rig.disk.read_bytes(path)
+    assert data == (b"0\n1\nt 0 %d\n" % written if written else b"0\n0\n")
+    rig.disk.write_bytes(path, b"0\n1\nt 0 %d\n" % found)
+
+
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize(("deleted", "found"), [(0, 9), (2, 6), (2, 100)])
+def test_a_start_that_nothing_vouches_for_deletes_nothing(
+    deleted: int, found: int, clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = rig_of(11)
+    rig.log.delete_records_before(deleted)
+    rig.append(leader_epoch=4)
+    rig.log.flush()
+    rig.manager.checkpoint_pass()
+    rig.manager.close(clean)
+    _flip_start(rig, deleted, found)
+    rig.start()
+    rig.log.apply_retention(rig.now_ms)
+    assert (rig.log.log_start_offset, rig.log.log_end_offset, rig.names(".damaged")) == (deleted, 12, [])
+    assert rig.read(deleted) == list(range(deleted, 12))
+    assert f"t-0 starts at offset {deleted} and not at {found}" in caplog.text
+    rig.restart(clean=clean)
+    assert rig.log.log_start_offset == deleted
+
+
+def test_a_start_in_the_first_batch_is_one() -> None:
+    """A follower begins with the batch in which its leader starts."""
+    rig = Rig()
+    rig.append(batch(5))
+    rig.manager.close()
+    rig.disk.write_bytes("/data/log-start-offset-checkpoint", b"0\n1\nt 0 3\n")
+    rig.start()
+    assert rig.log.log_start_offset == 3
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_start_counts_before_the_epochs_are_written(clean: bool) -> None:
+    rig = rig_of(11)
+    rig.log.flush()
+    rig.log.delete_records_before(6)
+    rig.manager.checkpoint_pass()
+    assert rig.disk.read_bytes(f"{rig.path}/leader-epoch-checkpoint").startswith(b"0\n4\n0 0\n")
+    rig.restart(clean=clean)
+    assert rig.log.log_start_offset == 6
+
+
+def test_a_start_counts_when_a_crash_came_between_its_checksum_and_its_checkpoint() -> None:
+    rig = rig_of(11)
+    rig.log.flush()
+    rig.log.delete_records_before(3)
+    rig.manager.checkpoint_pass()
+    before = rig.disk.read_bytes("/data/log-start-offset-checkpoint")
+    rig.log.delete_records_before(6)
+    rig.manager.checkpoint_pass()
+    rig.manager.close(clean=False)
+    rig.disk.write_bytes("/data/log-start-offset-checkpoint", before)
+    rig.start()
+    assert rig.log.log_start_offset == 3
 
 
 def test_the_topic_id_is_kept_and_checked() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.log.errors import StorageError
 from ottla.wire.records import Record, build_batch
 from tests.log.opening.damaged import SIZE, check, log_path, rig_of
 from tests.log.support import NOW_MS, Rig, batch, settings
@@ -55,6 +56,36 @@ def test_with_a_finished_compaction_all_its_files_take_their_places_and_what_els
     assert rig.names(".log") == [f"{0:020d}.log", f"{8:020d}.log"]
     assert [rig.names(ending) for ending in (".swap", ".deleted", ".tmp")] == [[], [], []]
     assert rig.read() == [1, 7, 8, 9, 10]
+
+
+@pytest.mark.parametrize("at", ["length", "crc", "value", "offset", "sign", "cut off"])
+def test_nothing_is_removed_for_a_damaged_compaction(at: str) -> None:
+    rig = rig_of(11)
+    rig.manager.close(clean=False)
+    whole = compacted(rig)
+    half = len(whole) // 2
+    if at == "cut off":
+        damaged = whole[:-1]
+    else:
+        position, bit = {
+            "length": (11, 1),
+            "crc": (17, 1),
+            "value": (half - 2, 1),
+            "offset": (half + 7, 8),
+            "sign": (half, 128),
+        }[at]
+        damaged = whole[:position] + bytes([whole[position] ^ bit]) + whole[position + 1 :]
+    rig.disk.write_bytes(f"{log_path(rig)}.swap", damaged)
+    rig.disk.rename(log_path(rig, 4), f"{log_path(rig, 4)}.deleted")
+    before = rig.names()
+    with pytest.raises(StorageError, match=r"log\.swap.* is damaged: .*those that end in \.deleted"):
+        rig.start()
+    assert rig.names() == before
+    rig.manager.close(clean=False)
+    rig.disk.remove(f"{log_path(rig)}.swap")  # as the message says
+    rig.disk.rename(f"{log_path(rig, 4)}.deleted", log_path(rig, 4))
+    rig.start()
+    check(rig, 11)
 
 
 def test_an_unfinished_compaction_is_forgotten() -> None:

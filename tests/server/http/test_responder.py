@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 from collections.abc import Awaitable, Iterator
+from typing import cast
 
 import h11
 import pytest
@@ -14,6 +15,7 @@ from ottla.server.http.responder import (
     ANSWER_SECONDS,
     MAX_CONNECTIONS,
     MAX_HEAD_BYTES,
+    MAX_UNTAKEN_BYTES,
     REQUEST_SECONDS,
     HttpConnection,
     HttpServer,
@@ -368,7 +370,7 @@ def test_who_goes_while_a_long_poll_waits_gives_it_up() -> None:
         assert not gone.eof_received()  # the transport drops it
         gone.connection_lost(None)
         assert half_closed.eof_received()  # no long poll
-        assert http.connections == {staying, half_closed}
+        assert set(http.connections) == {staying, half_closed}
         go_on.set()
         for _ in range(10):
             await asyncio.sleep(0)
@@ -385,21 +387,79 @@ def test_who_goes_before_the_request_is_whole_is_gone() -> None:
     assert not connection.eof_received()
 
 
+def test_an_idle_connection_gives_way_the_oldest_first() -> None:
+    async def scenario() -> None:
+        http = server()
+        there = [connect(http) for _ in range(MAX_CONNECTIONS)]
+        there[0][0].data_received(GET)  # it is answered when the loop comes to it
+        there[1][0].data_received(GET[:-1])
+        probe, transport = connect(http)
+        assert status(there[1][1].sent) == 408
+        assert [each.closed for _, each in there] == [False, True, *[False] * (MAX_CONNECTIONS - 2)]
+        assert len(http.connections) == MAX_CONNECTIONS
+        probe.data_received(GET)
+        there[1][0].connection_lost(None)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert [status(each.sent) for each in (transport, there[0][1])] == [200, 200]
+        http.abort()
+
+    asyncio.run(scenario())
+
+
 def test_there_is_a_bound_on_connections() -> None:
-    http = server()
-    there = [connect(http) for _ in range(MAX_CONNECTIONS)]
-    late, transport = connect(http)
-    assert transport.closed
-    assert status(transport.sent) == 503
-    assert transport.sent.endswith(b"\r\n\r\n32 connections are open, and no more are taken; close some, then ask again\n")
-    late.data_received(GET)
-    late.connection_lost(None)
-    assert transport.sent.count(b"HTTP") == 1
-    assert len(http.connections) == MAX_CONNECTIONS
-    there[0][0].connection_lost(None)
-    assert not connect(http)[1].closed
-    http.abort()
-    assert all(transport.aborted for _, transport in there[1:])
+    async def scenario() -> None:
+        http = HttpServer({"/p": lambda: cast(Page, asyncio.get_running_loop().create_future())}, ManualClock())
+        there = [connect(http) for _ in range(MAX_CONNECTIONS)]
+        for connection, _ in there:
+            connection.data_received(GET)
+        late, transport = connect(http)
+        assert transport.closed
+        assert status(transport.sent) == 503
+        assert transport.sent.endswith(b"\r\n\r\n32 connections are open, and no more are taken; close some, then ask again\n")
+        late.data_received(GET)
+        late.connection_lost(None)
+        assert transport.sent.count(b"HTTP") == 1
+        assert len(http.connections) == MAX_CONNECTIONS
+        there[0][0].connection_lost(None)
+        assert not connect(http)[1].closed
+        http.abort()
+        assert all(transport.aborted for _, transport in there[1:])
+
+    asyncio.run(scenario())
+
+
+def test_answers_that_nobody_takes_are_held_up_to_a_bound() -> None:
+    async def scenario() -> None:
+        http = HttpServer({"/p": lambda: Page((bytes(MAX_UNTAKEN_BYTES // 3),))}, ManualClock())
+        there = []
+        for _ in range(4):
+            connection, transport = connect(http)
+            there.append((connection, transport))
+            transport.full = True
+            connection.data_received(GET)
+            for _ in range(5):
+                await asyncio.sleep(0)
+        assert [transport.aborted for _, transport in there] == [True, True, False, False]
+        assert sum(http.connections.values()) <= MAX_UNTAKEN_BYTES
+        there[3][0].connection_lost(None)
+        assert len(http.connections) == 1
+        http.abort()
+
+    asyncio.run(scenario())
+
+
+def test_the_body_of_who_is_not_admitted_is_not_read() -> None:
+    class Closed(HttpServer):
+        methods = ("GET", "POST")
+
+        def admit(self, request: Request) -> None:
+            raise Refused(401, "who are you")
+
+    http = Closed({}, ManualClock())
+    connection, transport = connect(http)
+    connection.data_received(b"POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
+    assert (status(transport.sent), transport.closed) == (401, True)
 
 
 def test_no_bytes_make_the_reader_fail() -> None:
