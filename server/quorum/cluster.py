@@ -97,7 +97,7 @@ class QuorumCluster(Cluster):
         self._peer_settings = PeerSettings.from_broker(values)
         self._broker_epoch = UNKNOWN_EPOCH
         self._finder = Finder(*quorum_addresses(config), random)
-        self._waits = ImageWaits(clock)
+        self._waits = ImageWaits(clock, image)
         self._tasks: set[asyncio.Task[None]] = set()
         self._fetching: asyncio.Task[None] | None = None
         self._alive_timer: Cancellable | None = None
@@ -366,7 +366,7 @@ class QuorumCluster(Cluster):
 
     def _snapshot_pass(self) -> Awaitable[None] | None:
         """Makes a snapshot of the metadata and deletes what it replaces, if either is due. Raises StorageError."""
-        if self._log.is_in_transaction:
+        if self._log.is_in_transaction or self._image.is_reporting:
             return None
         if self._keeper is None:
             from ottla.server.metadata.snapshot_keeper import SnapshotKeeper

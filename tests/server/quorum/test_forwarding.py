@@ -63,7 +63,7 @@ class Rig:
     def __init__(self, played: Played, config_of: Mapping[str, str] = CONFIG) -> None:
         self.played = played
         self.image = MetadataImage("cluster")
-        self.waits = ImageWaits(played.clock)
+        self.waits = ImageWaits(played.clock, self.image)
         self.tasks: list[asyncio.Future[None]] = []
         config, _ = BrokerConfig.from_mapping(config_of)
         self.controller = QuorumController(
