@@ -75,7 +75,10 @@ class _Pending(dict[K, V]):
             self._gone[key] = None
 
     def get(self, key: K, default: Any = None) -> Any:
-        return self[key] if key in self else default
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
     def pop(self, key: K, default: Any = None) -> Any:
         found = self.get(key, default)

@@ -225,7 +225,7 @@ class Replicas:
     def _on_event(self, event: object) -> None:
         match event:
             case PartitionChanged(topic=topic, partition=index, previous=previous):
-                # As it is now: a large operation is in the image before its events come, and the backlog may have been here first.
+                # As it is now: large operations are in the image before their events come, and the backlog may have been first.
                 self._apply(topic.name, topic.topic_id, index, topic.partitions[index], is_new=previous is None)
             case TopicDeleted(topic=topic):
                 for index in topic.partitions:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ottla.log.errors import CorruptRecord, StorageError
 from ottla.log.following import append_as_follower
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ottla.wire.primitives import WireStruct
 
 logger = logging.getLogger("ottla.server.quorum")
+
 
 class FollowingLog:
     """The copy; see the module's docstring. `voters` are the ids of static voters, none if they are kept in the log."""
@@ -162,9 +163,9 @@ class FollowingLog:
         self.partition_log.raise_high_watermark(min(self.high_watermark, self.end_offset))
 
     def apply(self, image: MetadataImage) -> Steps[None]:
-        """Applies the batches up to the high watermark, one a step, or in several steps if it has many records (Kafka's controllers
-        write up to 10,000 as one batch): these are decoded in portions, and take effect together (staging.py). Raises
-        MetadataError, after which the broker cannot go on, and StorageError."""
+        """Applies the batches up to the high watermark, one a step, or in several steps if it has many records: those of Kafka's
+        controllers may have 10,000. They are decoded in portions, and take effect together (staging.py). Raises MetadataError,
+        after which the broker cannot go on, and StorageError."""
         upto = min(self.high_watermark, self.end_offset)
         if self.applied >= upto:
             return

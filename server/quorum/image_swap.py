@@ -9,6 +9,7 @@ between, everybody sees one image or the other as a whole.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, cast
 
@@ -38,16 +39,16 @@ def swap(image: MetadataImage, new: MetadataImage, begin: Callable[[], object]) 
     """Gives `image` the content of `new`, which must not be used afterwards, and sends the events of the difference. `begin` is
     called in the step in which the content changes, before it does. Nobody else may change the image until the last step is
     taken."""
-    events: list[Event] = []
+    events: deque[Event] = deque()
     for event in _differences(image, new):
         if event is not None:
             events.append(event)
         yield None
-    past = list(image.topics.values())  # to be let go of one by one, since a million objects are not freed within a turn
+    past = list(image.topics.values())
     begin()
     image.replace(new)
-    yield from image.report_in_steps(events)
-    while past:
+    yield from image.report_in_steps(events.popleft() for _ in range(len(events)))
+    while past:  # one by one, like the events, because a million objects are not freed within a turn
         past.pop()
         yield None
 
@@ -58,7 +59,7 @@ def _differences(old: MetadataImage, new: MetadataImage) -> Iterator[Event | Non
     for topic_id, topic in old.topics_by_id.items():
         if topic_id not in new.topics_by_id:
             yield TopicDeleted(topic)
-    for broker_id in old.brokers.keys() | new.brokers.keys():
+    for broker_id in {**old.brokers, **new.brokers}:
         if old.brokers.get(broker_id) != new.brokers.get(broker_id):
             yield BrokerChanged(broker_id)
     for topic_id, topic in new.topics_by_id.items():
@@ -70,17 +71,17 @@ def _differences(old: MetadataImage, new: MetadataImage) -> Iterator[Event | Non
             if previous != partition:
                 yield PartitionChanged(topic, index, partition, previous)
         yield None
-    for resource in old.configs.keys() | new.configs.keys():
+    for resource in {**old.configs, **new.configs}:
         gone = resource[0] == TOPIC and resource[1] not in new.topics
         yield ConfigChanged(*resource) if not gone and old.configs.get(resource) != new.configs.get(resource) else None
     quotas: list[ClientQuotaRecord] = []
     rules: list[RuleChange] = []
-    for key in old.kept.keys() | new.kept.keys():
-        before, after = old.kept.get(key), new.kept.get(key)
+    for key in {**old.kept, **new.kept}:
+        was, now = old.kept.get(key), new.kept.get(key)
         if key[0] == "quota":
-            quotas += _quota_change(cast("ClientQuotaRecord | None", before), cast("ClientQuotaRecord | None", after))
-        elif key[0] == "acl" and before != after:
-            rules.append((cast("AccessControlEntryRecord | None", before), cast("AccessControlEntryRecord | None", after)))
+            quotas += _quota_change(cast("ClientQuotaRecord | None", was), cast("ClientQuotaRecord | None", now))
+        elif key[0] == "acl" and was != now:
+            rules.append((cast("AccessControlEntryRecord | None", was), cast("AccessControlEntryRecord | None", now)))
         yield None
     for run in in_runs(quotas, QUOTAS_AN_EVENT):
         yield QuotasChanged(list(run))

@@ -63,7 +63,9 @@ class Writer:
         if kind in ("partition", "change", "remove", "config"):
             return self._of_topic(kind, random.choice(list(self.topics)))
         return {
-            "quota": ClientQuotaRecord([EntityData("user", f"u{self.names % 5}")], "producer_byte_rate", 1.0, self.names % 2 == 0),
+            "quota": ClientQuotaRecord(
+                [EntityData("user", f"u{self.names % 5}")], "producer_byte_rate", 1.0, self.names % 2 == 0
+            ),
             "level": FeatureLevelRecord(f"f{self.names % 3}", self.names % 2),
             "ids": ProducerIdsRecord(1, 1, self.names),
             "clear": ClearElrRecord(""),

@@ -8,8 +8,8 @@ import pytest
 
 from ottla.log.errors import CorruptRecord, StorageError
 from ottla.server.base.randomness import from_seed
-from ottla.server.metadata import quorum_state
 from ottla.server.base.turns import at_once
+from ottla.server.metadata import quorum_state
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.image_records import freeze
 from ottla.server.metadata.snapshot import SnapshotId

@@ -139,16 +139,15 @@ def test_access_rules() -> None:
 
 def test_a_swap_takes_many_steps_and_its_content_comes_at_once() -> None:
     image, new = image_of(*topic("old", *[1] * 30)), image_of(*topic("new", *[1] * 30), offset=9)
-    seen: list[tuple[str, int, bool]] = []
     events: list[object] = []
     begun: list[str] = []
     image.subscribe(events.append)
-    for _ in swap(image, new, lambda: begun.extend(image.topics)):
-        seen.append((*image.topics, len(events), image.is_reporting))
+    steps = swap(image, new, lambda: begun.extend(image.topics))
+    seen = [(next(iter(image.topics)), len(events), image.is_reporting) for _ in steps]
     assert begun == ["old"], "it begins before the content changes, in the same step"
     changed = next(at for at, (name, _, _) in enumerate(seen) if name == "new")
     assert changed >= 32, "each difference is a step"
-    assert {each for each in seen[:changed]} == {("old", 0, False)}
+    assert set(seen[:changed]) == {("old", 0, False)}
     assert [count for _, count, is_reporting in seen[changed:] if is_reporting] == list(range(1, 33))
     assert seen[-1] == ("new", 32, False)
     assert image.highest_offset == 9
