@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ottla.log.errors import StorageError
 from ottla.server.base.clock import Bell, wait_at_most
 from ottla.server.base.randomness import random_uuid
+from ottla.server.base.turns import Workers
 from ottla.server.metadata.cluster import Cluster, Pass, Tie
 from ottla.server.metadata.controller_settings import ControllerSettings, ListenerCheck
 from ottla.server.metadata.image import MetadataImage
@@ -109,7 +110,7 @@ class QuorumCluster(Cluster):
         self._settings = ControllerSettings(config, self._used_ids(), network)
         timeout_ms = values["controller.socket.timeout.ms"]
         self._controller = QuorumController(
-            self._channel, image, self._settings, clock, self._waits, self._epoch, timeout_ms, self._spawn
+            self._channel, image, self._settings, clock, self._waits, self._epoch, timeout_ms, self._spawn, Workers()
         )
         self._assignments = Assignments(
             config.node_id,
