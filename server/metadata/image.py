@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from ottla.server.base.turns import Steps
 from ottla.server.metadata.names import metrics_name
 from ottla.wire.metadata_records import MetadataError
 from ottla.wire.primitives import ZERO_UUID, WireStruct, uuid_to_text
@@ -302,35 +301,17 @@ class MetadataImage:
         events, self._events = self._events, []
         self._changed_resources.clear()
         for event in events:
-            self._send(event)
+            self.send(event)
 
     def change(self, record: WireStruct) -> None:
         """Makes the change of one record, and keeps its event. Raises MetadataError."""
-        try:
-            apply = _APPLY[type(record).__name__]
-        except KeyError:
-            raise MetadataError(f"{type(record).__name__} is not a metadata record") from None
+        apply = _APPLY.get(type(record).__name__)
+        if apply is None:
+            raise MetadataError(f"{type(record).__name__} is not a metadata record")
         apply(self, record)
 
-    def replace(self, new: MetadataImage) -> None:
-        """Takes over the content of `new`, which must not be used afterwards. The events are the caller's to report."""
-        self.changes += 1
-        for name in DICTIONARIES:
-            mine, theirs = getattr(self, name), getattr(new, name)  # in place, because others may hold the dictionaries
-            mine.clear()
-            mine.update(theirs)
-        self.kraft_version, self.next_producer_id = new.kraft_version, new.next_producer_id
-        self.highest_offset = new.highest_offset
-
-    def report_in_steps(self, events: Iterable[Event]) -> Steps[None]:
-        """Sends the events of what the image has already, one a step."""
-        self.is_reporting = True
-        for event in events:
-            self._send(event)
-            yield None
-        self.is_reporting = False
-
-    def _send(self, event: Event) -> None:
+    def send(self, event: Event) -> None:
+        """Sends an event to all who listen."""
         for subscriber in self._subscribers:
             subscriber(event)
 
@@ -346,8 +327,7 @@ class MetadataImage:
         topic = TopicImage(record.name, record.topic_id)
         self.topics[record.name] = self.topics_by_id[record.topic_id] = topic
         if "." in record.name or "_" in record.name:
-            like = metrics_name(record.name)
-            self._alike[like] = [*self._alike.get(like, ()), record.name]
+            self._alike[metrics_name(record.name)] = [*self.named_like(record.name), record.name]
         self._events.append(TopicCreated(topic))
 
     def _remove_topic(self, record: RemoveTopicRecord) -> None:

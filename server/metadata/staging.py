@@ -10,7 +10,7 @@ Nobody else may change the image until the last step is taken. Operations of ord
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.server.base.turns import Steps
@@ -40,7 +40,16 @@ def apply_in_steps(image: MetadataImage, records: Sequence[WireStruct], last_off
         staged.change(record)
         if number % RECORDS_A_STEP == 0:
             yield None
-    yield from image.report_in_steps(staged.take_effect(last_offset))
+    yield from report_in_steps(image, staged.take_effect(last_offset))
+
+
+def report_in_steps(image: MetadataImage, events: Iterable[Event]) -> Steps[None]:
+    """Sends the events of what the image has already, one a step."""
+    image.is_reporting = True
+    for event in events:
+        image.send(event)
+        yield None
+    image.is_reporting = False
 
 
 class _Pending(dict[K, V]):
@@ -101,7 +110,7 @@ class _Pending(dict[K, V]):
 
 
 class _Staged(MetadataImage):
-    """What an image will be after an operation that has not taken effect yet."""
+    """The image as it will be after an operation that has not taken effect yet."""
 
     __slots__ = ("_image", "_partitions")
 

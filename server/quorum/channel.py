@@ -54,8 +54,9 @@ class Channel:
         is_refused: Callable[[Any], bool] = is_not_controller,
     ) -> Any:
         """Returns the active controller's answer. A request that depends on what the controller knows is given as an async
-        function of the peer, which is connected then. `is_refused` says of an answer whether it came from a controller that is not active.
-        With `attempt_ms`, a connection that swallows the request is given up after that time, and another one is tried.
+        function of the peer, which is connected then. `is_refused` says of an answer whether it came from a controller that is
+        not active. With `attempt_ms`, a connection that swallows the request is given up after that time, and another one is
+        tried.
 
         Raises ControllerUnreachable when the time is over, or if the controller has no version of the request.
         """

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from ottla.server.base.turns import Steps, in_runs
 from ottla.server.metadata.image import (
+    DICTIONARIES,
     QUOTAS_AN_EVENT,
     TOPIC,
     AccessRulesChanged,
@@ -27,6 +28,7 @@ from ottla.server.metadata.image import (
     TopicCreated,
     TopicDeleted,
 )
+from ottla.server.metadata.staging import report_in_steps
 from ottla.wire.messages.internal.client_quota_record import ClientQuotaRecord
 
 if TYPE_CHECKING:
@@ -46,11 +48,21 @@ def swap(image: MetadataImage, new: MetadataImage, begin: Callable[[], object]) 
         yield None
     past = list(image.topics.values())
     begin()
-    image.replace(new)
-    yield from image.report_in_steps(events.popleft() for _ in range(len(events)))
+    _take_over(image, new)
+    yield from report_in_steps(image, (events.popleft() for _ in range(len(events))))
     while past:  # one by one, like the events, because a million objects are not freed within a turn
         past.pop()
         yield None
+
+
+def _take_over(image: MetadataImage, new: MetadataImage) -> None:
+    image.changes += 1
+    for name in DICTIONARIES:
+        mine, theirs = getattr(image, name), getattr(new, name)  # in place, because others may hold the dictionaries
+        mine.clear()
+        mine.update(theirs)
+    image.kraft_version, image.next_producer_id = new.kraft_version, new.next_producer_id
+    image.highest_offset = new.highest_offset
 
 
 def _differences(old: MetadataImage, new: MetadataImage) -> Iterator[Event | None]:

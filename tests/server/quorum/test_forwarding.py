@@ -70,7 +70,7 @@ class Rig:
         self.waits = ImageWaits(played.clock, self.image)
         self.tasks: list[asyncio.Future[None]] = []
         self.threads: Threads | None = None
-        """What runs jobs in the place of threads, if these do not end at once."""
+        """The threads, if jobs do not end at once."""
         config, _ = BrokerConfig.from_mapping(config_of)
         self.controller = QuorumController(
             played.channel,
