@@ -84,10 +84,9 @@ class _Pending(dict[K, V]):
             self._gone[key] = None
 
     def get(self, key: K, default: Any = None) -> Any:
-        try:
-            return self[key]
-        except KeyError:
-            return default
+        if key in self._gone or super().__contains__(key):
+            return super().get(key, default)
+        return self._under.get(key, default)
 
     def pop(self, key: K, default: Any = None) -> Any:
         found = self.get(key, default)
