@@ -23,6 +23,7 @@ from ottla.server.metadata.operation import MAX_RECORDS
 from ottla.server.metadata.standalone import LARGEST_CHANGE
 from ottla.server.network.answer_queue import MAX_ANSWERS
 from ottla.server.partitions.fetch_sessions import UNKNOWN_KEPT
+from ottla.server.quorum.forwarding import MOST_WAITING_BYTES
 from ottla.server.security.failures import MAX_ADDRESSES
 from ottla.server.security.login import MAX_FRAMES
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS, documentation
@@ -85,6 +86,11 @@ SECTIONS: Final[dict[str, Section]] = {
         (
             Fixed("Produce requests of one connection that wait for an fsync", MAX_ANSWERS, "further ones wait to be read"),
             Fixed("partitions of a fetch session that do not exist", UNKNOWN_KEPT, "no session is made; Kafka has no limit"),
+            Fixed(
+                "bytes of requests that wait for the controllers of a cluster",
+                MOST_WAITING_BYTES,
+                "further ones fail as if no controller had answered; one alone may be larger",
+            ),
             Fixed(
                 "partitions of a share session that do not exist",
                 UNKNOWN_KEPT,

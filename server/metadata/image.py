@@ -3,7 +3,7 @@
 `apply_all` applies the records of one batch, which is one operation of the controller; `apply` applies one record. Events go out
 after the whole batch is applied, so a subscriber never sees half an operation; subscribers must not raise. The records that a
 start replays and those that the running broker appends go through the same methods, and so do those that a quorum's controllers
-append.
+append; the large ones among these take effect at once as well, but in steps (staging.py).
 
 `_APPLY` names every record type of Kafka 4.4's metadata. Those that no other part of the image depends on (quotas, credentials,
 tokens, access rules) are kept whole, by their identity, for modules of their own and for snapshots. Those with nothing to keep
@@ -185,7 +185,8 @@ class BrokerChanged(WireStruct):
 
 
 class QuotasChanged(WireStruct):
-    """Client quotas changed as these records say; server/metadata/quotas.py reads what all of them are now."""
+    """Client quotas changed as these records say, at most QUOTAS_AN_EVENT of them; server/metadata/quotas.py reads what all of
+    them are now."""
 
     __slots__ = ("records",)
 
@@ -205,6 +206,10 @@ class AccessRulesChanged(WireStruct):
 
 Event = TopicCreated | PartitionChanged | TopicDeleted | ConfigChanged | BrokerChanged | QuotasChanged | AccessRulesChanged
 _EMPTY: Final[Mapping[str, str]] = {}
+QUOTAS_AN_EVENT: Final = 500
+"""So many changes of quotas make an event, which takes a millisecond or two to apply. Each quota is valid by itself."""
+DICTIONARIES: Final = ("brokers", "topics", "topics_by_id", "configs", "features", "kept", "_alike")
+"""The attributes of an image that records change in place."""
 
 
 class MetadataImage:
@@ -213,7 +218,7 @@ class MetadataImage:
 
     __slots__ = (
         "_alike", "_changed_resources", "_events", "_subscribers", "brokers", "changes", "cluster_id", "configs", "features",
-        "highest_offset", "kept", "kraft_version", "next_producer_id", "topics", "topics_by_id",
+        "highest_offset", "is_reporting", "kept", "kraft_version", "next_producer_id", "topics", "topics_by_id",
     )  # fmt: skip
 
     def __init__(self, cluster_id: str) -> None:
@@ -230,6 +235,8 @@ class MetadataImage:
         self.highest_offset = -1
         self.changes = 0
         """Counts changes: what was derived from the image is valid as long as this number is the same."""
+        self.is_reporting = False
+        """True while the image has an operation some of whose events have not gone out yet."""
         self.kept: dict[tuple[object, ...], WireStruct] = {}
         """Records that are kept whole, by kind and identity."""
         self._alike: dict[str, list[str]] = {}
@@ -288,32 +295,29 @@ class MetadataImage:
         used."""
         self.changes += 1
         for record in records:
-            try:
-                apply = _APPLY[type(record).__name__]
-            except KeyError:
-                raise MetadataError(f"{type(record).__name__} is not a metadata record") from None
-            apply(self, record)
+            self.change(record)
         if last_offset is not None:
             self.highest_offset = last_offset
         events, self._events = self._events, []
         self._changed_resources.clear()
-        self._send(events)
-
-    def replace(self, new: MetadataImage, events: Iterable[Event]) -> None:
-        """Takes over the content of `new`, which must not be used afterwards, and sends `events`, which say what changed."""
-        self.changes += 1
-        for name in ("brokers", "topics", "topics_by_id", "configs", "features", "kept", "_alike"):
-            mine, theirs = getattr(self, name), getattr(new, name)  # in place, because others may hold the dictionaries
-            mine.clear()
-            mine.update(theirs)
-        self.kraft_version, self.next_producer_id = new.kraft_version, new.next_producer_id
-        self.highest_offset = new.highest_offset
-        self._send(events)
-
-    def _send(self, events: Iterable[Event]) -> None:
         for event in events:
-            for subscriber in self._subscribers:
-                subscriber(event)
+            self.send(event)
+
+    def change(self, record: WireStruct) -> None:
+        """Makes the change of one record, and keeps its event. Raises MetadataError."""
+        apply = _APPLY.get(type(record).__name__)
+        if apply is None:
+            raise MetadataError(f"{type(record).__name__} is not a metadata record")
+        apply(self, record)
+
+    def send(self, event: Event) -> None:
+        """Sends an event to all who listen."""
+        for subscriber in self._subscribers:
+            subscriber(event)
+
+    def partitions_of(self, topic: TopicImage) -> dict[int, PartitionImage]:
+        """Returns the partitions of a topic, for records to change them."""
+        return topic.partitions
 
     # One method for each record type, named after it
 
@@ -323,7 +327,7 @@ class MetadataImage:
         topic = TopicImage(record.name, record.topic_id)
         self.topics[record.name] = self.topics_by_id[record.topic_id] = topic
         if "." in record.name or "_" in record.name:
-            self._alike.setdefault(metrics_name(record.name), []).append(record.name)
+            self._alike[metrics_name(record.name)] = [*self.named_like(record.name), record.name]
         self._events.append(TopicCreated(topic))
 
     def _remove_topic(self, record: RemoveTopicRecord) -> None:
@@ -331,10 +335,10 @@ class MetadataImage:
         del self.topics[topic.name], self.topics_by_id[topic.topic_id]
         self.configs.pop((TOPIC, topic.name), None)
         if "." in topic.name or "_" in topic.name:
-            alike = self._alike[metrics_name(topic.name)]
-            alike.remove(topic.name)
-            if not alike:
-                del self._alike[metrics_name(topic.name)]
+            like = metrics_name(topic.name)
+            alike = [name for name in self._alike.pop(like) if name != topic.name]
+            if alike:
+                self._alike[like] = alike
         self._events.append(TopicDeleted(topic))
 
     def _topic_by_id(self, topic_id: bytes) -> TopicImage:
@@ -345,8 +349,9 @@ class MetadataImage:
 
     def _partition(self, record: PartitionRecord) -> None:
         topic = self._topic_by_id(record.topic_id)
-        previous = topic.partitions.get(record.partition_id)
-        other = next(iter(topic.partitions.values()), None)  # most partitions of a topic are alike, and share what is
+        partitions = self.partitions_of(topic)
+        previous = partitions.get(record.partition_id)
+        other = next(iter(partitions.values()), None)  # most partitions of a topic are alike, and share what is
         replicas = tuple(record.replicas)
         directories = _one_a_replica(tuple(record.directories), len(replicas))
         if other is not None:
@@ -366,13 +371,14 @@ class MetadataImage:
             tuple(record.eligible_leader_replicas or ()),
             tuple(record.last_known_elr or ()),
         )
-        topic.partitions[record.partition_id] = partition
+        partitions[record.partition_id] = partition
         self._events.append(PartitionChanged(topic, record.partition_id, partition, previous))
 
     def _partition_change(self, record: PartitionChangeRecord) -> None:
         topic = self._topic_by_id(record.topic_id)
+        partitions = self.partitions_of(topic)
         try:
-            old = topic.partitions[record.partition_id]
+            old = partitions[record.partition_id]
         except KeyError:
             raise MetadataError(f"a record changes {topic.name}-{record.partition_id}, which does not exist") from None
         elected = record.leader != _NO_LEADER_CHANGE
@@ -392,7 +398,7 @@ class MetadataImage:
             _changed(record.eligible_leader_replicas, old.elr),
             _changed(record.last_known_elr, old.last_known_elr),
         )
-        topic.partitions[record.partition_id] = new
+        partitions[record.partition_id] = new
         self._events.append(PartitionChanged(topic, record.partition_id, new, old))
 
     def _clear_elr(self, record: ClearElrRecord) -> None:
@@ -402,10 +408,11 @@ class MetadataImage:
             topic = self.topics.get(name)
             if topic is None:
                 raise MetadataError(f"a record clears the eligible leaders of {name}, which does not exist")
-            for index, old in topic.partitions.items():
+            partitions = self.partitions_of(topic)
+            for index, old in list(partitions.items()):
                 if old.elr or old.last_known_elr:
                     new = old._replace(elr=(), last_known_elr=())
-                    topic.partitions[index] = new
+                    partitions[index] = new
                     self._events.append(PartitionChanged(topic, index, new, old))
 
     def _config(self, record: ConfigRecord) -> None:
@@ -489,7 +496,7 @@ class MetadataImage:
         else:
             self.kept[key] = record
         last = self._events[-1] if self._events else None
-        if type(last) is QuotasChanged:  # one event for all that an operation changes
+        if type(last) is QuotasChanged and len(last.records) < QUOTAS_AN_EVENT:
             last.records.append(record)
         else:
             self._events.append(QuotasChanged([record]))

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from ottla.log.disk.files import Disk
+from ottla.server.base.turns import Steps, at_once
 from ottla.wire import metadata_records as records
 from ottla.wire.batch import check_crc, iter_batches, read_header, stamp
 from ottla.wire.frame import MALFORMED
@@ -37,6 +38,8 @@ PARTIAL_SUFFIX: Final = ".checkpoint.part"
 DELETED_SUFFIX: Final = ".deleted"
 DAMAGED_SUFFIX: Final = ".damaged"
 BOOTSTRAP: Final = "bootstrap.checkpoint"
+RECORDS_A_STEP: Final = 500
+"""About two milliseconds of decoding."""
 
 logger = logging.getLogger("ottla.server.metadata")
 
@@ -81,7 +84,12 @@ def tidy(disk: Disk, directory: str, log_start_offset: int) -> None:
 
 def read(disk: Disk, path: str, *, needs_footer: bool = True) -> Snapshot:
     """Returns the content of a snapshot. Raises MetadataError if it is not complete or a record cannot be read, and OSError."""
-    data = disk.read_bytes(path)
+    return at_once(read_in_steps(disk.read_bytes(path), path, needs_footer=needs_footer))
+
+
+def read_in_steps(data: bytes, path: str, *, needs_footer: bool = True) -> Steps[Snapshot]:
+    """Makes steps that return the content of a snapshot, of which the bytes are given. They raise MetadataError as `read`
+    does."""
     found = Snapshot([], 0, None)
     whole = False
     position = 0
@@ -93,6 +101,8 @@ def read(disk: Disk, path: str, *, needs_footer: bool = True) -> Snapshot:
             for record in decode_records(batch):
                 if not header.is_control:
                     found.records.append(records.decode_value(record.value))
+                    if len(found.records) % RECORDS_A_STEP == 0:
+                        yield None
                     continue
                 control = records.decode_control(record)
                 if control.type == KRAFT_VERSION:

@@ -112,7 +112,8 @@ class Replicas:
         image = self._image.partition(topic, partition)
         if image is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if self.nodes.isdisjoint(image.replicas) or (self._image.topics[topic].topic_id, partition) in self._backlog:
+        is_coming = self._image.is_reporting or (self._image.topics[topic].topic_id, partition) in self._backlog
+        if is_coming or self.nodes.isdisjoint(image.replicas):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -227,8 +228,9 @@ class Replicas:
 
     def _on_event(self, event: object) -> None:
         match event:
-            case PartitionChanged(topic=topic, partition=index, image=partition, previous=previous):
-                self._apply(topic.name, topic.topic_id, index, partition, is_new=previous is None)
+            case PartitionChanged(topic=topic, partition=index, previous=previous):
+                # As it is now: large operations are in the image before their events come, and the backlog may have been first.
+                self._apply(topic.name, topic.topic_id, index, topic.partitions[index], is_new=previous is None)
             case TopicDeleted(topic=topic):
                 self._remove_all(topic)
                 gone = self.traffic.pop(topic.name, None)

@@ -19,6 +19,11 @@ from ottla.wire.primitives import Buffer, Parts, WireStruct
 Decode = Callable[[Buffer, int], tuple[Any, int]]
 """Decodes a message at a position of a buffer and returns it and the position behind it. Raises one of frame.MALFORMED."""
 
+BYTES_AT_ONCE: Final = 64 * 1024
+"""So many bytes of an answer are decoded in less than a turn, whatever is in them."""
+_OPAQUE: Final = frozenset((1, 58, 59))
+"""The keys of the APIs whose answers are mostly bytes that nobody looks into when they are decoded: Fetch, Envelope and
+FetchSnapshot."""
 _LAST_CORRELATION_ID: Final = 2**31 - 1
 _CORRELATION_ID_BYTES: Final = 4
 
@@ -58,6 +63,10 @@ class Call:
     def name(self) -> str:
         """The name of the request's API."""
         return self.codecs.api.name
+
+    def is_decoded_at_once(self, size: int) -> bool:
+        """Returns whether decoding an answer of `size` bytes takes less than a turn."""
+        return size <= BYTES_AT_ONCE or self.codecs.api.key in _OPAQUE
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
         """Returns the request's frame, with its size, and notes how to read the answer."""

@@ -6,7 +6,7 @@ oldest request that has none, and must have its correlation id. If it has anothe
 **In.** Small answers are read into a buffer of the connection, and decoded from a copy. An answer that does not fit into it gets
 a buffer of its own, which the next reads fill in place and which goes to whoever asked, so that what refers to it (records) may
 be kept. It grows with what has come, not with what was announced, and an answer of more than `max_answer_bytes` is refused before
-anything is allocated for it.
+anything is allocated for it. One about thousands of things is decoded in a thread, and nothing is read until that is done.
 
 **End.** The connection ends once: the other side closes it, or the network does, an answer is not one, a request's time is over,
 or this side wants it. Every request without an answer then fails. There is no second attempt here; see peer.py.
@@ -18,8 +18,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import Final, cast
+from typing import Any, Final, cast
 
+from ottla.server.base.turns import run_in_thread
 from ottla.server.peers.call import Call, next_correlation_id
 from ottla.server.peers.outcomes import Disconnected, PeerError, TimedOut
 from ottla.wire.frame import MALFORMED
@@ -178,8 +179,34 @@ class Connection(asyncio.BufferedProtocol):
             self.end(f"{self.name} sent an answer that nobody asked for")
             return
         call = self._in_flight[0]
+        if call.is_decoded_at_once(len(frame)):
+            self._finish(call, call.decode_answer, frame)
+        else:
+            self._decode_in_thread(call, frame)
+
+    def _decode_in_thread(self, call: Call, frame: Buffer) -> None:
+        """Has an answer decoded by a thread, or here if the system has none for us. It stays the answer to the oldest request
+        meanwhile."""
+        transport = self._transport
+        assert transport is not None
+
+        def done(decoded: asyncio.Future[Any]) -> None:
+            if not self._ended and not decoded.cancelled():
+                self._finish(call, lambda _: decoded.result(), frame)
+            if not self._ended:
+                transport.resume_reading()
+
         try:
-            answer = call.decode_answer(frame)
+            run_in_thread(lambda: call.decode_answer(frame), done)
+        except RuntimeError:
+            self._finish(call, call.decode_answer, frame)
+        else:
+            transport.pause_reading()
+
+    def _finish(self, call: Call, decode: Callable[[Buffer], Any], frame: Buffer) -> None:
+        """Keeps the promise of the oldest request by its answer, which is in the frame."""
+        try:
+            answer = decode(frame)
         except MALFORMED as error:
             self.end(f"what {self.name} answered to {call.name} version {call.version} cannot be read: {error}")
             return

@@ -7,7 +7,7 @@ known. As with Kafka's NodeToControllerChannelManager, a request whose connectio
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.log.errors import StorageError
@@ -46,16 +46,17 @@ class Channel:
 
     async def ask(
         self,
-        request: WireStruct | Callable[[Peer], WireStruct],
+        request: WireStruct | Callable[[Peer], Awaitable[WireStruct]],
         timeout_ms: int,
         *,
         attempt_ms: int | None = None,
         min_version: int = 0,
         is_refused: Callable[[Any], bool] = is_not_controller,
     ) -> Any:
-        """Returns the active controller's answer. A request that depends on what the controller knows is given as a function of
-        the peer, which is connected then. `is_refused` says of an answer whether it came from a controller that is not active.
-        With `attempt_ms`, a connection that swallows the request is given up after that time, and another one is tried.
+        """Returns the active controller's answer. A request that depends on what the controller knows is given as an async
+        function of the peer, which is connected then. `is_refused` says of an answer whether it came from a controller that is
+        not active. With `attempt_ms`, a connection that swallows the request is given up after that time, and another one is
+        tried.
 
         Raises ControllerUnreachable when the time is over, or if the controller has no version of the request.
         """
@@ -86,9 +87,11 @@ class Channel:
             await sleep(self._clock, self._retry_s)
 
     @staticmethod
-    async def _ask(peer: Peer, request: WireStruct | Callable[[Peer], WireStruct], timeout_ms: int, min_version: int) -> Any:
+    async def _ask(
+        peer: Peer, request: WireStruct | Callable[[Peer], Awaitable[WireStruct]], timeout_ms: int, min_version: int
+    ) -> Any:
         if callable(request):
             if not peer.versions:
                 await peer.call(ApiVersionsRequest(*SOFTWARE), timeout_ms)  # any request would do
-            request = request(peer)
+            request = await request(peer)
         return await peer.call(request, timeout_ms, min_version=min_version)

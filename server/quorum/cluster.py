@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ottla.log.errors import StorageError
 from ottla.server.base.clock import Bell, wait_at_most
 from ottla.server.base.randomness import random_uuid
+from ottla.server.base.turns import Workers
 from ottla.server.metadata.cluster import Cluster, Pass, Tie
 from ottla.server.metadata.controller_settings import ControllerSettings, ListenerCheck
 from ottla.server.metadata.image import MetadataImage
@@ -97,7 +98,7 @@ class QuorumCluster(Cluster):
         self._peer_settings = PeerSettings.from_broker(values)
         self._broker_epoch = UNKNOWN_EPOCH
         self._finder = Finder(*quorum_addresses(config), random)
-        self._waits = ImageWaits(clock)
+        self._waits = ImageWaits(clock, image)
         self._tasks: set[asyncio.Task[None]] = set()
         self._fetching: asyncio.Task[None] | None = None
         self._alive_timer: Cancellable | None = None
@@ -109,7 +110,7 @@ class QuorumCluster(Cluster):
         self._settings = ControllerSettings(config, self._used_ids(), network)
         timeout_ms = values["controller.socket.timeout.ms"]
         self._controller = QuorumController(
-            self._channel, image, self._settings, clock, self._waits, self._epoch, timeout_ms, self._spawn
+            self._channel, image, self._settings, clock, self._waits, self._epoch, timeout_ms, self._spawn, Workers()
         )
         self._assignments = Assignments(
             config.node_id,
@@ -366,7 +367,7 @@ class QuorumCluster(Cluster):
 
     def _snapshot_pass(self) -> Awaitable[None] | None:
         """Makes a snapshot of the metadata and deletes what it replaces, if either is due. Raises StorageError."""
-        if self._log.is_in_transaction:
+        if self._log.is_in_transaction or self._image.is_reporting:
             return None
         if self._keeper is None:
             from ottla.server.metadata.snapshot_keeper import SnapshotKeeper

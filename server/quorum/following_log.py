@@ -15,25 +15,28 @@ behind it is applied when a leader has told how far it counts.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ottla.log.errors import CorruptRecord, StorageError
 from ottla.log.following import append_as_follower
 from ottla.server.base.damage import way_out
+from ottla.server.base.turns import Steps, in_runs
 from ottla.server.metadata import quorum_state, snapshot
 from ottla.server.metadata.metadata_log import Transactions
+from ottla.server.metadata.staging import RECORDS_A_STEP, apply_in_steps
 from ottla.wire.batch import read_header
 from ottla.wire.frame import MALFORMED
 from ottla.wire.metadata_records import (
     KRAFT_VERSION,
     KRAFT_VOTERS,
     METADATA_VERSION,
+    ControlRecord,
     MetadataError,
     decode_control,
     decode_value,
 )
-from ottla.wire.records import decode_records
+from ottla.wire.records import iter_records
 
 if TYPE_CHECKING:
     from ottla.log.disk.files import Buffer, Disk
@@ -44,9 +47,6 @@ if TYPE_CHECKING:
     from ottla.wire.primitives import WireStruct
 
 logger = logging.getLogger("ottla.server.quorum")
-
-RECORDS_A_STEP: Final = 500
-"""About four milliseconds of decoding. Kafka's controllers write up to 10,000 records as one batch."""
 
 
 class FollowingLog:
@@ -107,7 +107,10 @@ class FollowingLog:
             snapshot.tidy(self._disk, log.path, log.log_start_offset)
             newest = snapshot.read_newest(self._disk, log.path, range(log.log_start_offset, log.log_end_offset))
             if newest is not None:
-                self._take_snapshot(*newest, image)
+                snapshot_id, contents = newest
+                image.apply_all(contents.records, snapshot_id.end_offset - 1)
+                image.kraft_version = contents.kraft_version
+                self._note_snapshot(snapshot_id, contents)
             if self.applied > log.log_end_offset:
                 logger.warning("%s ends before its newest snapshot, and begins again at the end of that", log.path)
                 log.truncate_fully_and_start_at(self.applied)
@@ -120,10 +123,9 @@ class FollowingLog:
             )
         self.high_watermark = self.applied
 
-    def _take_snapshot(self, snapshot_id: SnapshotId, contents: Snapshot, image: MetadataImage) -> None:
-        """Applies a snapshot to an empty image."""
-        image.apply_all(contents.records, snapshot_id.end_offset - 1)
-        self.kraft_version = image.kraft_version = contents.kraft_version
+    def _note_snapshot(self, snapshot_id: SnapshotId, contents: Snapshot) -> None:
+        """Notes that the image has what is in a snapshot, and no more."""
+        self.kraft_version = contents.kraft_version
         self._voters = contents.voters
         self._transactions = Transactions()
         self._snapshot_epoch = self.epoch = snapshot_id.epoch
@@ -160,9 +162,10 @@ class FollowingLog:
         self.high_watermark = max(self.high_watermark, offset)
         self.partition_log.raise_high_watermark(min(self.high_watermark, self.end_offset))
 
-    def apply(self, image: MetadataImage) -> Iterator[None]:
-        """Applies the batches up to the high watermark, one a step, or in several steps if it has many records: these are decoded
-        in portions, and take effect together. Raises MetadataError, after which the broker cannot go on, and StorageError."""
+    def apply(self, image: MetadataImage) -> Steps[None]:
+        """Applies the batches up to the high watermark, one a step, or in several steps if it has many records: those of Kafka's
+        controllers may have 10,000. They are decoded in portions, and take effect together (staging.py). Raises MetadataError,
+        after which the broker cannot go on, and StorageError."""
         upto = min(self.high_watermark, self.end_offset)
         if self.applied >= upto:
             return
@@ -176,33 +179,33 @@ class FollowingLog:
                     self.applied = header.next_offset
                     self.epoch = header.partition_leader_epoch
                     self.last_append_ms = header.max_timestamp
-                yield
+                yield None
         except CorruptRecord as error:
             raise MetadataError(f"{error}. {way_out(self.partition_log.path)}") from error
 
-    def _apply_batch(self, image: MetadataImage, batch: bytes) -> Iterator[None]:
+    def _apply_batch(self, image: MetadataImage, batch: bytes) -> Steps[None]:
         header = read_header(batch)
+        records: list[WireStruct] = []
         try:
-            decoded = decode_records(batch)
+            for record in iter_records(batch):
+                if header.is_control:
+                    self._control(image, decode_control(record))
+                    continue
+                records.append(self._decode(record.value, header.base_offset + len(records)))
+                if len(records) % RECORDS_A_STEP == 0:
+                    yield None
         except MALFORMED as error:
             path = self.partition_log.path
             raise MetadataError(f"{path}: the batch at offset {header.base_offset} cannot be read: {error}") from error
-        if header.is_control:
-            for record in decoded:
-                control = decode_control(record)
-                if control.type == KRAFT_VERSION:
-                    self.kraft_version = image.kraft_version = control.message.kraft_version
-                elif control.type == KRAFT_VOTERS:
-                    self._voters = control.message
-        else:
-            records: list[WireStruct] = []
-            for record in decoded:
-                records.append(self._decode(record.value, header.base_offset + len(records)))
-                if len(records) % RECORDS_A_STEP == 0:
-                    yield
-            for operation in self._transactions.feed(records):
-                image.apply_all(operation)
+        for operation in self._transactions.feed(records):
+            yield from apply_in_steps(image, operation, header.last_offset)
         image.highest_offset = header.last_offset
+
+    def _control(self, image: MetadataImage, control: ControlRecord) -> None:
+        if control.type == KRAFT_VERSION:
+            self.kraft_version = image.kraft_version = control.message.kraft_version
+        elif control.type == KRAFT_VOTERS:
+            self._voters = control.message
 
     @staticmethod
     def _decode(value: Buffer | None, offset: int) -> WireStruct:
@@ -216,15 +219,31 @@ class FollowingLog:
 
     # Snapshots of the leader, and its epochs
 
-    def begin_at(self, snapshot_id: SnapshotId, image: MetadataImage) -> None:
-        """Begins again at a snapshot that lies in the directory, since the leader's log begins only there; the empty `image` gets
-        its contents. Raises MetadataError or StorageError."""
-        log = self.partition_log
-        path = f"{log.path}/{snapshot_id.file_name}"
-        with log.directory.guard(f"reading {path}"):
-            contents = snapshot.read(self._disk, path)
-        self._take_snapshot(snapshot_id, contents, image)
-        log.truncate_fully_and_start_at(self.applied)
+    def read_snapshot(self, snapshot_id: SnapshotId) -> bytes:
+        """Returns the bytes of a snapshot that lies in the directory. Any thread may call this. Raises StorageError."""
+        path = self._path_of(snapshot_id)
+        with self.partition_log.directory.guard(f"reading {path}"):
+            return self._disk.read_bytes(path)
+
+    def load_snapshot(self, snapshot_id: SnapshotId, data: bytes, image: MetadataImage) -> Steps[Snapshot]:
+        """Makes steps that give an empty image the content of a snapshot, of which the bytes are given, and return it. They raise
+        MetadataError."""
+        contents = yield from snapshot.read_in_steps(data, self._path_of(snapshot_id))
+        for run in in_runs(contents.records, RECORDS_A_STEP):
+            image.apply_all(run)
+            yield None
+        image.highest_offset = snapshot_id.end_offset - 1
+        image.kraft_version = contents.kraft_version
+        return contents
+
+    def _path_of(self, snapshot_id: SnapshotId) -> str:
+        return f"{self.partition_log.path}/{snapshot_id.file_name}"
+
+    def begin_at(self, snapshot_id: SnapshotId, contents: Snapshot) -> None:
+        """Begins again at a snapshot that lies in the directory and is the image from now on, since the leader's log begins only
+        there. Raises StorageError."""
+        self._note_snapshot(snapshot_id, contents)
+        self.partition_log.truncate_fully_and_start_at(self.applied)
         self.high_watermark = max(self.high_watermark, self.applied)
 
     def note_leader(self, epoch: int, leader_id: int) -> None:

@@ -4,6 +4,9 @@ A client's request goes in an Envelope (envelope.py) and its answer comes back a
 are created on demand, producer ids) goes plainly, with the rights of the broker. Quotas on changes are the controllers' to count,
 so permits are left alone.
 
+Requests may be about thousands of things, so threads encode them and decode their answers. While no controller answers, requests
+wait here, and their clients may have gone meanwhile: what is beyond MOST_WAITING_BYTES is refused as if it had waited in vain.
+
 After a success the local image is a few milliseconds behind. Clients expect to find what they have just created, so an answer
 waits until the image has it, too, but not longer than `IMAGE_SECONDS`; Kafka's brokers do not wait.
 """
@@ -12,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.log.errors import StorageError
 from ottla.server.metadata.controller import Controller
@@ -29,6 +32,7 @@ from ottla.wire.messages.unregister_controller import UnregisterControllerReques
 
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
+    from ottla.server.base.turns import Workers
     from ottla.server.metadata.controller_settings import ControllerSettings
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.metadata.operation import Caller
@@ -70,8 +74,11 @@ IMAGE_SECONDS: Final = 2.0
 CREATION_PAUSE_SECONDS: Final = 1.0
 """The pause after a creation on demand that failed: clients ask for the topic again and again meanwhile."""
 OLDEST_CREATION: Final = 2
+MOST_WAITING_BYTES: Final = 64 * 1024 * 1024
+"""The most bytes of clients' requests that wait for the controllers, as objects and encoded. One alone may be larger."""
 
 logger = logging.getLogger("ottla.server.quorum")
+T = TypeVar("T")
 
 
 class QuorumController(Controller):
@@ -87,9 +94,10 @@ class QuorumController(Controller):
         broker_epoch: Callable[[], int],
         timeout_ms: int,
         spawn: Callable[[Any], object],
+        workers: Workers,
     ) -> None:
-        """`waits` tells when the image has changed, `timeout_ms` is how long an operation may take, and `spawn` runs a coroutine
-        whose end nobody waits for."""
+        """`waits` tells when the image has changed, `timeout_ms` is how long an operation may take, `spawn` runs a coroutine
+        whose end nobody waits for, and `workers` are the threads that encode and decode."""
         self._channel = channel
         self._image = image
         self._settings = settings
@@ -98,6 +106,8 @@ class QuorumController(Controller):
         self._broker_epoch = broker_epoch
         self._timeout_ms = timeout_ms
         self._spawn = spawn
+        self._workers = workers
+        self._waiting_bytes = 0
         self._in_creation: dict[str, None] = {}
         self._not_before = 0.0
 
@@ -106,19 +116,39 @@ class QuorumController(Controller):
     async def _forward(self, request: WireStruct, caller: Caller) -> Any:
         """Returns the active controller's answer to a request of this caller. Raises ControllerUnreachable."""
         enveloped = Enveloped(request, caller)
+        size = await self._in_thread(lambda: enveloped.encode(enveloped.version))
+        if self._waiting_bytes and self._waiting_bytes + size > MOST_WAITING_BYTES:
+            raise ControllerUnreachable(f"{self._waiting_bytes} bytes of requests wait for the controllers already")
+        self._waiting_bytes += size
+        try:
+            return await self._forward_encoded(enveloped)
+        finally:
+            self._waiting_bytes -= size
 
-        def seal(peer: Peer) -> EnvelopeRequest:
-            return enveloped.seal(peer.versions, peer.name)
+    async def _forward_encoded(self, enveloped: Enveloped) -> Any:
+        async def seal(peer: Peer) -> EnvelopeRequest:
+            version = enveloped.version_for(peer.versions, peer.name)
+            if version != enveloped.version:
+                await self._in_thread(lambda: enveloped.encode(version))
+            return enveloped.seal()
 
         answer: EnvelopeResponse = await self._channel.ask(seal, self._timeout_ms)
         if answer.error_code != ErrorCode.NONE or answer.response_data is None:
             known = ErrorCode._value2member_map_.get(answer.error_code)
             name = known.name if known is not None else str(answer.error_code)
             raise ControllerUnreachable(f"the active controller answers {enveloped.name} in an envelope with {name}")
+        data = answer.response_data
         try:
-            return enveloped.open(answer.response_data)
+            return await self._in_thread(lambda: enveloped.open(data))
         except PeerError as error:
             raise ControllerUnreachable(str(error)) from error
+
+    async def _in_thread(self, job: Callable[[], T]) -> T:
+        """Returns what `job` returns, or raises what it raises. A thread calls it, or the loop if the system has none for us."""
+        try:
+            return await self._workers.run(job)
+        except RuntimeError:
+            return job()
 
     async def _settle(self, condition: Callable[[], bool]) -> None:
         """Waits until the image has what was done, or long enough."""

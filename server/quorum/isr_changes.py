@@ -46,7 +46,7 @@ class _Proposal(NamedTuple):
 class Proposals(PartitionBatches[_Proposal], IsrChanges):
     """The proposals that are not answered yet; see the module's docstring."""
 
-    max_partitions = 2_000  # which keeps a request below 100 kB
+    max_partitions = 1_000  # which takes about a turn to make and to settle
     retry_seconds = 0.05  # as long as Kafka's
     min_version = 3  # the first in which the replicas have broker epochs
     subject = "new in-sync replicas"

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from ottla.log.errors import CorruptRecord, NoRoom
 from ottla.server.base.clock import TURN_NS, sleep
@@ -56,6 +56,7 @@ NO_ROOM_SECONDS: Final = 1.0
 """The pause after a disk had no room for what was fetched. It is fetched again then."""
 
 logger = logging.getLogger("ottla.server.quorum")
+T = TypeVar("T")
 
 
 class Fetching(NamedTuple):
@@ -224,9 +225,18 @@ class MetadataFetcher:
                 self.caught_up.set_result(None)
 
     async def _apply(self) -> None:
-        """Applies what counts, with a turn of the event loop where it takes long."""
+        """Applies what counts. Raises MetadataError and StorageError."""
+        await self._in_slices(self._log.apply(self._image))
+
+    async def _in_slices(self, steps: Generator[Any, None, T]) -> T:
+        """Takes steps, none of which has to wait, to their end, with a turn of the event loop where they take long; returns what
+        they return."""
         until = self._clock.ticks_ns() + TURN_NS
-        for _ in self._log.apply(self._image):
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return cast(T, end.value)
             if self._clock.ticks_ns() >= until:
                 await asyncio.sleep(0)
                 until = self._clock.ticks_ns() + TURN_NS
@@ -259,6 +269,7 @@ class MetadataFetcher:
             self._finder.did_not_answer(address)
             self._outage.go_on(error)
             return
+        data = await asyncio.get_running_loop().run_in_executor(None, log.read_snapshot, snapshot_id)
         new = MetadataImage(self._image.cluster_id)
-        log.begin_at(snapshot_id, new)
-        swap(self._image, new)
+        contents = await self._in_slices(log.load_snapshot(snapshot_id, data, new))
+        await self._in_slices(swap(self._image, new, lambda: log.begin_at(snapshot_id, contents)))

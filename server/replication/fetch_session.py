@@ -4,10 +4,14 @@ A request with session epoch 0 names every partition, and asks for a session. On
 counts its epoch up and names only partitions that are new or are asked for something else, and those that are fetched no longer.
 After a request without an answer, or an answer that the leader does not know the session, nobody can say what the leader
 knows: the next request names everything again, with the old id, which ends that session if there is one.
+
+Ten thousand partitions are not named at once, because neither side should take so long over one request: the session begins with
+some, and the next requests add the others, without a wait. Only a leader that has no room for sessions is asked for all.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ottla.wire.errors import ErrorCode
@@ -20,12 +24,14 @@ if TYPE_CHECKING:
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 _MAX_EPOCH: Final = 2**31 - 1
+MOST_NAMED: Final = 2_000
+"""So many partitions a request names, which takes some two milliseconds to make, and so does its answer to be read."""
 
 
 class FetchSession:
     """The session of one fetcher with one leader: what the leader is asked for; see the module's docstring."""
 
-    __slots__ = ("_changed", "_epoch", "_forgotten", "_session_id", "_wanted")
+    __slots__ = ("_changed", "_epoch", "_forgotten", "_is_refused", "_session_id", "_wanted")
 
     def __init__(self) -> None:
         self._session_id = NO_SESSION
@@ -33,6 +39,8 @@ class FetchSession:
         self._wanted: dict[Key, FetchPartition] = {}
         self._changed: dict[Key, None] = {}
         self._forgotten: dict[Key, None] = {}
+        self._is_refused = False
+        """True if the leader made no session the last time."""
 
     def __len__(self) -> int:
         """Returns how many partitions are fetched."""
@@ -51,17 +59,21 @@ class FetchSession:
             self._forgotten[key] = None
 
     def fill(self, request: FetchRequest) -> None:
-        """Gives a request its session and its partitions."""
+        """Gives a request its session and its partitions; it does not wait if there are more to be named."""
         request.session_id, request.session_epoch = self._session_id, self._epoch
         if self._epoch == INITIAL_EPOCH:
-            request.topics = _by_topic(self._wanted)
-        else:
-            request.topics = _by_topic({key: self._wanted[key] for key in self._changed})
-            forgotten: dict[bytes, list[int]] = {}
-            for topic_id, index in self._forgotten:
-                forgotten.setdefault(topic_id, []).append(index)
-            request.forgotten_topics_data = [ForgottenTopic("", topic_id, indexes) for topic_id, indexes in forgotten.items()]
-        self._changed, self._forgotten = {}, {}
+            self._changed, self._forgotten = dict.fromkeys(self._wanted), {}
+        named = list(islice(self._changed, None if self._is_refused else MOST_NAMED))
+        request.topics = _by_topic({key: self._wanted[key] for key in named})
+        for key in named:
+            del self._changed[key]
+        if self._changed:
+            request.max_wait_ms = 0
+        forgotten: dict[bytes, list[int]] = {}
+        for topic_id, index in self._forgotten:
+            forgotten.setdefault(topic_id, []).append(index)
+        request.forgotten_topics_data = [ForgottenTopic("", topic_id, indexes) for topic_id, indexes in forgotten.items()]
+        self._forgotten = {}
 
     def accept(self, answer: FetchResponse) -> bool:
         """Takes over what an answer says of the session. Returns whether the answer is about partitions; otherwise it is an
@@ -69,7 +81,8 @@ class FetchSession:
         if answer.error_code != ErrorCode.NONE:
             self._begin_again(NO_SESSION if answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND else self._session_id)
             return False
-        if answer.session_id == NO_SESSION:
+        self._is_refused = answer.session_id == NO_SESSION
+        if self._is_refused:
             self._begin_again(NO_SESSION)
         else:
             self._session_id = answer.session_id

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.errors import NoRoom, StorageError
 from ottla.server.base.clock import TURN_NS
 from ottla.server.base.scheduler import flush_in_thread
+from ottla.server.base.turns import in_runs
 from ottla.server.peers.outcomes import PeerError
 from ottla.server.replication.fetch_session import FetchSession
 from ottla.server.replication.following import State
@@ -46,6 +47,8 @@ OLDEST_FETCH: Final = 13
 START_OFFSETS_SECONDS: Final = 1.0
 """The time between the fetcher's looks at the log starts of all its partitions, which retention moves without its
 knowing."""
+LOOKED_UP_AT_ONCE: Final = 1_000
+"""So many partitions a request about their ranges names, which takes a millisecond or two to make."""
 
 Address = tuple[str, int]
 
@@ -122,6 +125,7 @@ class Fetcher:
             if not len(self._session):
                 await self._rest(self._until_due())
                 continue
+            await self._look_at_starts()
             answer: FetchResponse | None = await self._ask(self._request(), OLDEST_FETCH)
             if answer is None:
                 self._session.lose()
@@ -168,11 +172,6 @@ class Fetcher:
 
     def _request(self) -> FetchRequest:
         settings, epoch = self._settings, self._broker_epoch()
-        now = self._clock.monotonic()
-        if now - self._looked_at >= START_OFFSETS_SECONDS:
-            self._looked_at = now
-            for following in self._followings.values():
-                self._note(following)
         request = FetchRequest(
             replica_id=settings.node_id,  # below version 15, which has replica_state in its place
             replica_state=ReplicaState(settings.node_id, epoch),
@@ -182,6 +181,21 @@ class Fetcher:
         )
         self._session.fill(request)
         return request
+
+    async def _look_at_starts(self) -> None:
+        """Looks for log starts that have moved, if it is time to."""
+        now = self._clock.monotonic()
+        if now - self._looked_at < START_OFFSETS_SECONDS:
+            return
+        self._looked_at = now
+        until = self._clock.ticks_ns() + TURN_NS
+        for key, following in list(self._followings.items()):
+            if self._followings.get(key) is not following:  # removed during another one's turn
+                continue
+            self._note(following)
+            if self._clock.ticks_ns() >= until:
+                await asyncio.sleep(0)
+                until = self._clock.ticks_ns() + TURN_NS
 
     def _note(self, following: Following) -> None:
         """Has the next request say what has changed about a partition."""
@@ -281,8 +295,8 @@ class Fetcher:
                 await asyncio.sleep(0)
                 until = self._clock.ticks_ns() + TURN_NS
         outside = [following for following in self._set_back.values() if following.state is State.LOOKING_UP]
-        if outside:
-            await self._look_up(outside)
+        for run in in_runs(outside, LOOKED_UP_AT_ONCE):
+            await self._look_up(run)
 
     def _put_forward(self, following: Following) -> None:
         """Fetches a partition again if nothing sets it back any more."""
@@ -290,7 +304,7 @@ class Fetcher:
             self._set_back.pop(following.key, None)
             self._note(following)
 
-    async def _look_up(self, outside: list[Following]) -> None:
+    async def _look_up(self, outside: Sequence[Following]) -> None:
         async def ask(request: Any) -> Any:
             answer = await self._ask(request, EPOCHS_SINCE)
             if answer is None:

@@ -271,6 +271,8 @@ class ClientTransport(asyncio.Transport):
         self._protocol = protocol
         self._port = port
         self._lost = False
+        self._reading = True
+        self._inbox = b""
         self.link: Link | None = None
 
     def is_closing(self) -> bool:
@@ -291,12 +293,19 @@ class ClientTransport(asyncio.Transport):
         self._call_soon(self._feed, data)
 
     def _feed(self, data: bytes) -> None:
-        while data and not self._lost:
-            buffer = self._protocol.get_buffer(len(data))
-            taken = min(len(buffer), len(data))
-            buffer[:taken] = data[:taken]
+        self._inbox += data
+        while self._inbox and self._reading and not self._lost:
+            buffer = self._protocol.get_buffer(len(self._inbox))
+            taken = min(len(buffer), len(self._inbox))
+            buffer[:taken], self._inbox = self._inbox[:taken], self._inbox[taken:]
             self._protocol.buffer_updated(taken)
-            data = data[taken:]
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        self._reading = True
+        self._call_soon(self._feed, b"")
 
     def lost(self) -> None:
         self._call_soon(self._lose)

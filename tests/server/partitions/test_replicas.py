@@ -22,6 +22,7 @@ from ottla.log.management.passes import delete_steps, run_pass
 from ottla.server.base.clock import TURN_NS
 from ottla.server.metadata.image import BROKER, TOPIC
 from ottla.server.metadata.names import CLUSTER_METADATA
+from ottla.server.metadata.staging import FEW_RECORDS, apply_in_steps
 from ottla.server.partitions.backlog import RETRY_SECONDS
 from ottla.server.partitions.replicas import SETTLED_SECONDS, TOPICS_A_STEP, Replicas
 from ottla.server.partitions.roles import Leader
@@ -75,6 +76,36 @@ def test_how_long_an_answer_waits_for_many_partitions(in_cluster: bool) -> None:
             clock.advance()
         clock.advance(SETTLED_SECONDS)
     assert broker.replicas.settled() is None
+
+
+def test_what_a_change_brings_that_is_still_going_out_is_on_its_way() -> None:
+    broker = MemoryBroker({"t": 1})
+    topic_id = broker.topic_id("new")
+    records = [PartitionRecord(at, topic_id, [NODE_ID], [NODE_ID], leader=NODE_ID, leader_epoch=0) for at in range(FEW_RECORDS)]
+    steps = apply_in_steps(broker.image, [TopicRecord("new", topic_id), *records])
+    next(steps)  # the topic's own event
+    assert len(broker.replicas) == 1
+    assert broker.replicas.why_missing("new", 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert broker.replicas.why_missing("t", 1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for _ in steps:
+        broker.clock.advance()
+    assert len(broker.replicas) == 1 + FEW_RECORDS
+
+
+def test_a_partition_that_is_made_between_two_events_about_it_does_not_go_back() -> None:
+    broker = MemoryBroker({})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(broker.logs, "create", lambda *_, **__: pytest.fail("it is made later"))
+        broker.replicas._backlog._has_next_slice = True
+        topic_id = broker.create_topic("t", FEW_RECORDS)
+    changes = [PartitionChangeRecord(at % FEW_RECORDS, topic_id, leader=NODE_ID) for at in range(2 * FEW_RECORDS)]
+    steps = apply_in_steps(broker.image, changes)
+    next(steps)
+    broker.replicas._backlog._next_slice()  # makes all of them, as the image has them now
+    epochs = {broker.replica("t", 1).leader_epoch}
+    for _ in steps:
+        epochs.add(broker.replica("t", 1).leader_epoch)
+    assert epochs == {2}
 
 
 def test_a_topic_makes_its_logs_and_its_deletion_takes_them() -> None:

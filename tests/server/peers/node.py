@@ -42,8 +42,18 @@ class OtherEnd(asyncio.Transport):
         self.answered = 0
         self.open = True
         self.gone = False
+        self.is_paused = False
+        self._unread = b""
 
     # The transport
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+        unread, self._unread = self._unread, b""
+        self.send(unread)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         assert self.open, "written to after its end"
@@ -76,8 +86,11 @@ class OtherEnd(asyncio.Transport):
         return found
 
     def send(self, data: bytes, piece: int = 0) -> None:
-        """Sends bytes, `piece` at a time, as long as the connection is open."""
+        """Sends bytes, `piece` at a time, as long as the connection is open. If nothing is read now, they are read later."""
         while data and self.open:
+            if self.is_paused:
+                self._unread += data
+                return
             buffer: Any = self.protocol.get_buffer(-1)
             assert len(buffer), "no room to read into"
             size = min(len(buffer), len(data), piece or len(data))

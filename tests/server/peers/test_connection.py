@@ -15,6 +15,7 @@ from ottla.server.peers.outcomes import Closed, Disconnected, TimedOut
 from ottla.wire.header import RequestHeader
 from ottla.wire.messages import fetch, metadata
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from tests.fakes import Threads
 from tests.server.peers.node import OtherEnd, frame, turns
 
 VERSION = 12
@@ -81,6 +82,7 @@ def test_an_answer_that_is_larger_than_the_buffer_is_read_in_place(piece: int) -
         frames = [frame(header, answer("c", size)) for header, size in zip(headers, sizes, strict=True)]
         assert len(frames[1]) > 8 * BUFFER_BYTES
         rig.node.send(b"".join(frames), piece)
+        await calls[3].answer
         assert [len(call.answer.result().topics) for call in calls] == sizes
         assert calls[1].answer.result().topics[-1].name == "topic-05999"
 
@@ -112,6 +114,79 @@ def test_records_of_an_answer_stay_what_they_are_when_more_is_read() -> None:
             topic = fetch.FetchableTopicResponse(partitions=[fetch.PartitionData(records=records)])
             rig.node.send(frame(asked.header, fetch.FetchResponse(responses=[topic])))
         assert [bytes(call.answer.result().responses[0].partitions[0].records) for call in calls] == sent
+
+    run(scenario)
+
+
+def held_threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
+    """Threads that run when the test says so."""
+    threads = Threads()
+    monkeypatch.setattr("ottla.server.peers.connection.run_in_thread", threads.run)
+    return threads
+
+
+def test_an_answer_about_thousands_of_things_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = held_threads(monkeypatch)
+
+    async def scenario(rig: Connected) -> None:
+        calls = [rig.ask() for _ in range(3)]
+        headers = [asked.header for asked in rig.node.requests]
+        frames = [frame(header, answer("c", size)) for header, size in zip(headers, (3, 6_000, 2), strict=True)]
+        rig.node.send(b"".join(frames))
+        assert [outcome(call) for call in calls] == ["c", None, None]
+        assert (len(held.jobs), rig.node.is_paused, rig.connection.in_flight) == (1, True, 2)
+        held.end_first()
+        assert [len(call.answer.result().topics) for call in calls] == [3, 6_000, 2]
+        assert (held.jobs, rig.node.is_paused, rig.connection.in_flight) == ([], False, 0)
+        assert not rig.ends
+
+    run(scenario)
+
+
+def test_records_are_not_decoded_in_a_thread_however_many_bytes_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = held_threads(monkeypatch)
+
+    async def scenario(rig: Connected) -> None:
+        rig.connection.send(call := Call(fetch.FetchRequest()), fetch.MAX_VERSION)
+        topic = fetch.FetchableTopicResponse(partitions=[fetch.PartitionData(records=bytes(MAX_ANSWER // 2))])
+        rig.node.answer(fetch.FetchResponse(responses=[topic]))
+        assert call.answer.done()
+        assert not held.jobs
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("ends", ["time out", "close", "nonsense"])
+def test_the_connection_ends_while_an_answer_is_decoded(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = held_threads(monkeypatch)
+
+    async def scenario(rig: Connected) -> None:
+        calls = [rig.ask(), rig.ask()]
+        made = frame(rig.node.requests[0].header, answer("c", 6_000))
+        rig.node.send(made[:-1] + b"\7" if ends == "nonsense" else made)
+        if ends == "time out":
+            rig.connection.time_out(calls[0], TimedOut("too late"))
+        elif ends == "close":
+            rig.node.close(ConnectionResetError("reset by peer"))
+        held.end_first()
+        assert [outcome(call) for call in calls] == [TimedOut if ends == "time out" else Disconnected, Disconnected]
+        assert len(rig.ends) == 1
+        assert not rig.node.open
+
+    run(scenario)
+
+
+def test_a_system_without_threads_decodes_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(job: object, done: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("ottla.server.peers.connection.run_in_thread", refuse)
+
+    async def scenario(rig: Connected) -> None:
+        call = rig.ask()
+        rig.node.answer(answer("c", 6_000))
+        assert outcome(call) == "c"
+        assert not rig.node.is_paused
 
     run(scenario)
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from ottla.server.peers.outcomes import Closed, Disconnected, UnsupportedVersion
+from ottla.server.peers.peer import Peer
 from ottla.server.quorum.channel import ControllerUnreachable
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -112,9 +113,11 @@ def test_what_depends_on_the_controller_s_versions_is_made_when_they_are_known()
     async def scenario(played: Played) -> None:
         played.finder.learn(3, 1)
         played.at(A).versions = {}
-        asking = asyncio.ensure_future(
-            played.channel.ask(lambda peer: AllocateProducerIdsRequest(len(peer.versions), 2), TIMEOUT_MS)
-        )
+
+        async def request(peer: Peer) -> AllocateProducerIdsRequest:
+            return AllocateProducerIdsRequest(len(peer.versions), 2)
+
+        asking = asyncio.ensure_future(played.channel.ask(request, TIMEOUT_MS))
         await turns()
         assert isinstance(played.open[0].request, ApiVersionsRequest)
         played.at(A).versions = {1: (0, 1), 2: (0, 1)}

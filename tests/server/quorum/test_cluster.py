@@ -241,6 +241,20 @@ def test_the_copy_gets_snapshots_of_its_own() -> None:
     joins(scenario, metadata_log_max_record_bytes_between_snapshots="1")
 
 
+def test_no_snapshot_is_made_of_a_change_that_is_still_going_out() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.join()
+        (snapshots,) = rig.cluster.passes()
+        rig.cluster.image.is_reporting = True
+        assert snapshots.action() is None
+        rig.cluster.image.is_reporting = False
+        work = snapshots.action()
+        assert isinstance(work, Awaitable)
+        await work
+
+    joins(scenario, metadata_log_max_record_bytes_between_snapshots="1")
+
+
 def test_after_it_stood_still_it_is_in_doubt_until_a_heartbeat_and_metadata_came() -> None:
     async def scenario(rig: Rig) -> None:
         doubts: list[bool] = []

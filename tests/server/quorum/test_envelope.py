@@ -6,10 +6,16 @@ import pytest
 
 from ottla.server.metadata.operation import Caller
 from ottla.server.peers.outcomes import Disconnected, UnsupportedVersion
-from ottla.server.quorum.envelope import Enveloped, encode_host, encode_principal
+from ottla.server.quorum.envelope import ITEM_BYTES, Enveloped, encode_host, encode_principal
 from ottla.wire.header import decode_request_header, encode_response_header
 from ottla.wire.messages import create_topics
-from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from ottla.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from ottla.wire.messages.internal import default_principal_data
 
 KEY = create_topics.API_KEY
@@ -27,7 +33,10 @@ def test_the_request_goes_in_the_newest_version_that_both_have_whatever_the_clie
     theirs: tuple[int, int], version: int
 ) -> None:
     enveloped = Enveloped(CreateTopicsRequest([CreatableTopic("t", 3, 1)]), ALICE)
-    sealed = enveloped.seal({KEY: theirs}, "a:9093")
+    assert enveloped.version == 7, "the newest here"
+    assert enveloped.version_for({KEY: theirs}, "a:9093") == version
+    enveloped.encode(version)
+    sealed = enveloped.seal()
     header, pos = decode_request_header(sealed.request_data, 0)
     assert header == (KEY, version, 0, "the client")
     request, end = create_topics.DECODE_REQUEST[version](sealed.request_data, pos)
@@ -40,13 +49,20 @@ def test_the_request_goes_in_the_newest_version_that_both_have_whatever_the_clie
 
 def test_a_controller_that_is_too_old() -> None:
     with pytest.raises(UnsupportedVersion, match="a:9093 does not know CreateTopics"):
-        Enveloped(CreateTopicsRequest(), ALICE).seal({}, "a:9093")
+        Enveloped(CreateTopicsRequest(), ALICE).version_for({}, "a:9093")
+
+
+def test_it_takes_what_its_elements_take_as_objects() -> None:
+    topics = [CreatableTopic(f"t{number}", 1, 1, [CreatableReplicaAssignment(0, [1, 2])]) for number in range(10)]
+    enveloped = Enveloped(CreateTopicsRequest(topics), ALICE)
+    size = enveloped.encode(7)
+    assert size == len(enveloped.seal().request_data) + ITEM_BYTES * 10 * (1 + 1 + 2)
 
 
 @pytest.mark.parametrize("data", [answer(7, correlation_id=1), answer(7)[:9], b""])
 def test_what_is_no_answer(data: bytes) -> None:
     enveloped = Enveloped(CreateTopicsRequest(), ALICE)
-    enveloped.seal({KEY: (2, 7)}, "a:9093")
+    enveloped.encode(7)
     with pytest.raises(Disconnected, match="not hold an answer to CreateTopics"):
         enveloped.open(data)
 

@@ -8,11 +8,13 @@ import pytest
 
 from ottla.log.errors import CorruptRecord, StorageError
 from ottla.server.base.randomness import from_seed
+from ottla.server.base.turns import at_once
 from ottla.server.metadata import quorum_state
+from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.image_records import freeze
 from ottla.server.metadata.snapshot import SnapshotId
 from ottla.server.metadata.snapshot_writer import SnapshotWriter
-from ottla.server.quorum.following_log import RECORDS_A_STEP
+from ottla.server.metadata.staging import RECORDS_A_STEP
 from ottla.wire.messages.internal.begin_transaction_record import BeginTransactionRecord
 from ottla.wire.messages.internal.end_transaction_record import EndTransactionRecord
 from ottla.wire.metadata_records import MetadataError, build_encoded
@@ -28,6 +30,14 @@ def begun() -> LeadersLog:
     leader.name_voters()
     leader.topics("a", "b")
     return leader
+
+
+def begin_at(follower: Follower, snapshot_id: SnapshotId) -> MetadataImage:
+    """Has the log begin at a snapshot in its directory; returns the image of it."""
+    image = MetadataImage("cluster")
+    contents = at_once(follower.log.load_snapshot(snapshot_id, follower.log.read_snapshot(snapshot_id), image))
+    follower.log.begin_at(snapshot_id, contents)
+    return image
 
 
 def write_snapshot(follower: Follower) -> SnapshotId:
@@ -89,8 +99,16 @@ def test_a_batch_of_many_records_is_applied_in_steps_and_takes_effect_at_once() 
     leader.topics(*names)
     follower.follow(leader, high_watermark=0)
     follower.log.note_high_watermark(leader.end)
-    seen = [len(follower.topics) for _ in follower.log.apply(follower.image)]
-    assert seen == [0, 0, 2, 2, 2, 2 + len(names)]
+    events: list[tuple[object, int]] = []
+    follower.image.subscribe(lambda event: events.append((event, follower.image.highest_offset)))
+    seen: list[tuple[int, int]] = []
+    for _ in follower.log.apply(follower.image):
+        seen.append((len(follower.topics), len(events)))
+        assert (follower.log.applied == leader.end) == (len(events) == 2 + len(names) and not follower.image.is_reporting)
+    decoded = staged = [(2, 2)] * 2
+    reported = [(2 + len(names), 2 + number) for number in range(1, len(names) + 1)]
+    assert seen == [(0, 0), (0, 0), (2, 2), *decoded, *staged, *reported, (2 + len(names), 2 + len(names))]
+    assert {offset for _, offset in events[2:]} == {leader.end - 1}, "who listens finds the offset of what it hears of"
 
 
 def test_every_append_has_to_be_flushed() -> None:
@@ -209,8 +227,7 @@ def test_it_begins_again_at_a_snapshot_of_the_leader() -> None:
     other.begin()
     follower.follow(other)
     follower.disk.write_bytes(f"{PATH}/{snapshot_id.file_name}", source.disk.read_bytes(f"{PATH}/{snapshot_id.file_name}"))
-    image = type(follower.image)("cluster")
-    follower.log.begin_at(snapshot_id, image)
+    image = begin_at(follower, snapshot_id)
     assert list(image.topics) == ["a", "b", "c"]
     log = follower.log
     assert (log.end_offset, log.last_epoch, log.applied, log.high_watermark) == (6, 1, 6, 6)
@@ -231,7 +248,7 @@ def test_a_snapshot_that_is_damaged_is_refused() -> None:
     path = f"{PATH}/{snapshot_id.file_name}"
     follower.disk.write_bytes(path, follower.disk.read_bytes(path)[:-1])
     with pytest.raises(MetadataError):
-        follower.log.begin_at(snapshot_id, type(follower.image)("cluster"))
+        begin_at(follower, snapshot_id)
 
 
 def test_a_log_that_ends_before_its_snapshot_begins_again_there() -> None:
@@ -249,7 +266,7 @@ def test_a_log_whose_snapshot_is_gone_is_refused() -> None:
     follower, leader = Follower(), begun()
     follower.follow(leader)
     snapshot_id = write_snapshot(follower)
-    follower.log.begin_at(snapshot_id, type(follower.image)("cluster"))
+    begin_at(follower, snapshot_id)
     follower.close()
     follower.disk.remove(f"{PATH}/{snapshot_id.file_name}")
     with pytest.raises(MetadataError, match=r"the newest snapshot ends at offset 0, the log holds 5\.\.5"):

@@ -13,12 +13,14 @@ import pytest
 
 from ottla.server.base.clock import LoopClock
 from ottla.server.base.network import OsNetwork
+from ottla.server.base.turns import Workers
 from ottla.server.metadata.controller import Controller
 from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.server.metadata.operation import Caller, Refused
 from ottla.server.quorum.channel import ControllerUnreachable
+from ottla.server.quorum.envelope import Enveloped
 from ottla.server.quorum.forwarding import CREATION_PAUSE_SECONDS, IMAGE_SECONDS, QuorumController
 from ottla.server.quorum.waiting import ImageWaits
 from ottla.server.requests.long_answers import LongAnswers
@@ -26,6 +28,7 @@ from ottla.server.settings.broker_config import BrokerConfig
 from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.header import decode_request_header, encode_response_header
+from ottla.wire.messages import delete_topics
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -50,7 +53,8 @@ from ottla.wire.messages.list_partition_reassignments import ListPartitionReassi
 from ottla.wire.messages.unregister_broker import UnregisterBrokerResponse
 from ottla.wire.messages.unregister_controller import UnregisterControllerResponse
 from ottla.wire.primitives import WireStruct
-from tests.server.quorum.played import Played, run, turns
+from tests.fakes import Threads, work_at_once
+from tests.server.quorum.played import ALL, A, Played, run, turns
 
 ALICE = Caller("User:alice", "10.1.2.3", "the client", 2)
 T = b"t" * 16
@@ -63,8 +67,10 @@ class Rig:
     def __init__(self, played: Played, config_of: Mapping[str, str] = CONFIG) -> None:
         self.played = played
         self.image = MetadataImage("cluster")
-        self.waits = ImageWaits(played.clock)
+        self.waits = ImageWaits(played.clock, self.image)
         self.tasks: list[asyncio.Future[None]] = []
+        self.threads: Threads | None = None
+        """The threads, if jobs do not end at once."""
         config, _ = BrokerConfig.from_mapping(config_of)
         self.controller = QuorumController(
             played.channel,
@@ -75,8 +81,12 @@ class Rig:
             lambda: 70,
             TIMEOUT_MS,
             lambda work: self.tasks.append(asyncio.ensure_future(work)),
+            Workers(self._run),
         )
         played.finder.learn(3, 1)
+
+    def _run(self, job: Callable[[], Any], done: Callable[[asyncio.Future[Any]], object]) -> None:
+        (work_at_once if self.threads is None else self.threads.run)(job, done)
 
     def apply(self, *records: WireStruct) -> None:
         self.image.apply_all(records)
@@ -169,6 +179,76 @@ def codes(answer: Any) -> list[int]:
     if hasattr(answer, "error_code"):
         return [answer.error_code]
     return [each.error_code for each in getattr(answer, "results", None) or answer.filter_results]
+
+
+def test_threads_encode_requests_once_and_decode_their_answers() -> None:
+    async def scenario(rig: Rig) -> None:
+        threads = rig.threads = Threads()
+        asking = asyncio.ensure_future(rig.controller.delete_topics(DeleteTopicsRequest(), ALICE))
+        await turns()
+        assert (len(threads.jobs), rig.played.asked) == (1, [])
+        threads.end_first()
+        await turns()
+        rig.played.answer(EnvelopeResponse(None, ErrorCode.NOT_CONTROLLER))
+        await rig.played.pass_time(0.1)
+        rig.played.finder.learn(4, 2)
+        await rig.played.pass_time(0.1)
+        assert len(rig.played.open) == 1
+        assert not threads.jobs, "the second controller gets the same bytes"
+        rig.answer(DeleteTopicsResponse())
+        await turns()
+        assert (len(threads.jobs), asking.done()) == (1, False)
+        threads.end_first()
+        assert await asking == DeleteTopicsResponse()
+
+    forwards(scenario)
+
+
+def test_a_controller_that_is_older_gets_it_in_its_version() -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.played.at(A).versions = {**ALL, delete_topics.API_KEY: (1, 5)}
+        threads = rig.threads = Threads()
+        asking = asyncio.ensure_future(rig.controller.delete_topics(DeleteTopicsRequest(topic_names=["t"]), ALICE))
+        for _ in range(2):
+            await turns()
+            threads.end_first()
+        await turns()
+        assert rig.answer(DeleteTopicsResponse()).topic_names == ["t"]
+        await turns()
+        threads.end_first()
+        await asking
+
+    forwards(scenario)
+
+
+def test_no_more_than_so_much_waits_for_the_controllers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def request(names: int) -> DeleteTopicsRequest:
+        return DeleteTopicsRequest([DeleteTopicState(f"t{number}") for number in range(names)])
+
+    size = Enveloped(request(10), ALICE).encode(delete_topics.MAX_VERSION)
+    monkeypatch.setattr("ottla.server.quorum.forwarding.MOST_WAITING_BYTES", 2 * size)
+
+    async def scenario(rig: Rig) -> None:
+        delete = rig.controller.delete_topics
+        first, second = (asyncio.ensure_future(delete(request(10), ALICE)) for _ in range(2))
+        await turns()
+        with pytest.raises(ControllerUnreachable, match=f"{2 * size} bytes of requests wait"):
+            await delete(request(1), ALICE)
+        rig.answer(DeleteTopicsResponse())
+        await first
+        third = asyncio.ensure_future(delete(request(1), ALICE))
+        await turns()
+        second.cancel()
+        rig.played.answer(EnvelopeResponse(None, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        rig.answer(DeleteTopicsResponse())
+        await third
+        large = asyncio.ensure_future(delete(request(1_000), ALICE))
+        await turns()
+        rig.answer(DeleteTopicsResponse())
+        assert await large == DeleteTopicsResponse(), "one alone may be larger"
+        assert rig.controller._waiting_bytes == 0
+
+    forwards(scenario)
 
 
 def test_a_topic_that_was_made_is_in_the_image_when_the_answer_comes() -> None:

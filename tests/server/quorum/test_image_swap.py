@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+from ottla.server.base.turns import at_once
 from ottla.server.metadata.image import (
     BROKER,
+    QUOTAS_AN_EVENT,
     TOPIC,
     AccessRulesChanged,
     BrokerChanged,
@@ -58,7 +62,7 @@ def swapped(old: list[WireStruct], new: list[WireStruct]) -> list[object]:
     events: list[object] = []
     image.subscribe(events.append)
     changes = image.changes
-    swap(image, image_of(*new, offset=9))
+    at_once(swap(image, image_of(*new, offset=9), lambda: None))
     assert dump(image) == dump(image_of(*new, offset=9))
     assert image.topics is topics, "others may hold it"
     assert image.changes > changes
@@ -131,3 +135,32 @@ def test_access_rules() -> None:
         "new": (None, rule("new")),
         "other": (rule("old", "x"), rule("other", "x")),
     }
+
+
+def test_a_swap_takes_many_steps_and_its_content_comes_at_once() -> None:
+    image, new = image_of(*topic("old", *[1] * 30)), image_of(*topic("new", *[1] * 30), offset=9)
+    events: list[object] = []
+    begun: list[str] = []
+    image.subscribe(events.append)
+    steps = swap(image, new, lambda: begun.extend(image.topics))
+    seen = [(next(iter(image.topics)), len(events), image.is_reporting) for _ in steps]
+    assert begun == ["old"], "it begins before the content changes, in the same step"
+    changed = next(at for at, (name, _, _) in enumerate(seen) if name == "new")
+    assert changed >= 32, "each difference is a step"
+    assert set(seen[:changed]) == {("old", 0, False)}
+    assert [count for _, count, is_reporting in seen[changed:] if is_reporting] == list(range(1, 33))
+    assert seen[-1] == ("new", 32, False)
+    assert image.highest_offset == 9
+
+
+def test_so_many_quotas_make_an_event() -> None:
+    def of(client: int) -> WireStruct:
+        return ClientQuotaRecord([EntityData("client-id", str(client))], "producer_byte_rate", 1.0)
+
+    changes = [of(client) for client in range(2 * QUOTAS_AN_EVENT + 1)]
+    sizes = [len(each.records) for each in swapped([], changes) if isinstance(each, QuotasChanged)]
+    assert sizes == [QUOTAS_AN_EVENT, QUOTAS_AN_EVENT, 1]
+    image, events = MetadataImage("cluster"), list[QuotasChanged]()
+    image.subscribe(lambda event: events.append(cast(QuotasChanged, event)))
+    image.apply_all(changes)
+    assert [len(each.records) for each in events] == sizes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.server.replication import fetch_session
 from ottla.server.replication.fetch_session import FetchSession
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse
@@ -12,10 +13,15 @@ A, B, C = (b"a" * 16, 0), (b"a" * 16, 1), (b"c" * 16, 0)
 Named = tuple[int, int, list[tuple[bytes, int]], list[tuple[bytes, int]]]
 
 
+waits: list[bool] = []
+"""Whether the leader might wait with its answer to each request."""
+
+
 def named(session: FetchSession) -> Named:
     """The session, its epoch, and what the next request names and forgets."""
-    request = FetchRequest()
+    request = FetchRequest(max_wait_ms=500)
     session.fill(request)
+    waits.append(request.max_wait_ms > 0)
     topics = [(topic.topic_id, each.partition) for topic in request.topics for each in topic.partitions]
     forgotten = [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions]
     return request.session_id, request.session_epoch, topics, forgotten
@@ -61,6 +67,34 @@ def test_a_leader_without_a_place_for_a_session_is_told_everything_each_time() -
     named(it)
     assert it.accept(FetchResponse())
     assert named(it) == (0, 0, [A], [])
+
+
+def test_a_session_begins_with_some_of_many_and_the_others_follow_without_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_session, "MOST_NAMED", 2)
+    keys = [(b"t" * 16, index) for index in range(5)]
+    it = session(*keys)
+    assert (named(it), waits[-1]) == ((0, 0, keys[:2], []), False)
+    assert it.accept(FetchResponse(session_id=9))
+    it.forget(keys[0])
+    it.forget(keys[3])
+    it.want(keys[1], FetchPartition(1, fetch_offset=5))
+    assert (named(it), waits[-1]) == ((9, 1, [keys[2], keys[4]], [keys[0], keys[3]]), False)
+    assert it.accept(FetchResponse(session_id=9))
+    assert (named(it), waits[-1]) == ((9, 2, [keys[1]], []), True)
+    it.lose()
+    assert (named(it), waits[-1]) == ((9, 0, keys[1:3], []), False)
+
+
+def test_a_leader_that_makes_no_session_is_asked_for_all_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_session, "MOST_NAMED", 2)
+    keys = [(b"t" * 16, index) for index in range(5)]
+    it = session(*keys)
+    named(it)
+    assert it.accept(FetchResponse())
+    assert (named(it), waits[-1]) == ((0, 0, keys, []), True)
+    assert it.accept(FetchResponse(session_id=9))
+    it.lose()
+    assert named(it) == (9, 0, keys[:2], [])
 
 
 @pytest.mark.parametrize(

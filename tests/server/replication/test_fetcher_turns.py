@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.server.replication.fetcher import START_OFFSETS_SECONDS
+from ottla.wire.messages.fetch import FetchResponse
 from tests.log.support import batch
-from tests.server.replication.played import LEADER, Rig, run, turns
+from tests.server.replication.played import LEADER, SESSION_ID, Rig, run, turns
 
 
 def test_a_partition_that_goes_while_others_have_a_turn_is_not_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,6 +72,29 @@ def test_an_answer_about_many_partitions_leaves_turns_to_others_however_small_th
             await turns(1)
             seen.add(sum(following.log.log_end_offset for following in followings))
         assert seen == {0, 1, 2, 3, 4}
+
+    run(scenario)
+
+
+def test_looks_at_many_log_starts_leave_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(rig: Rig) -> None:
+        followings = [rig.follow(f"t{at}") for at in range(6)]
+        await turns()
+        await rig.answer(FetchResponse(session_id=SESSION_ID))
+        for following in followings:
+            following.log.raise_high_watermark(0)
+            following.asked = None  # so that it is named again
+        rig.clock.advance(START_OFFSETS_SECONDS)
+        monkeypatch.setattr("ottla.server.replication.fetcher.TURN_NS", 0)
+        rig.leader.answer(FetchResponse(session_id=SESSION_ID))
+        seen = set()
+        for _ in range(30):
+            await turns(1)
+            seen.add(sum(following.asked is not None for following in followings))
+            if len(seen) == 3:
+                rig.fetcher.remove(followings[-1].key)
+        assert seen == {1, 2, 3, 4, 5}, "one by one, and none that is gone"
+        assert [topic.topic_id for topic in rig.leader.open.request.topics] == [each.key[0] for each in followings[:-1]]
 
     run(scenario)
 
