@@ -108,6 +108,16 @@ class Dispatch:
             raise CloseConnection(f"its {APIS[key].name} v{version} ends {end - len(frame)} bytes after the frame")
         return route.answer(body, Request(self._broker, session, key, version, correlation_id, client_id))
 
+    def serve_again(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
+        """Serves a request whose first answer is not sent, as `serve` does; it counts as one request with the first time."""
+        set_back = self.routes[int.from_bytes(frame[:4], "big")].keep_counts()  # the route is in a frame's first bytes
+        session.is_repeated = True
+        try:
+            return self.serve(frame, session)
+        finally:
+            session.is_repeated = False
+            set_back()
+
     def _is_long(self, key: int, version: int, frame: Buffer, pos: int) -> bool:
         """Returns whether the lists of the request at `pos` have more than ITEMS_AT_ONCE elements. Raises CloseConnection if it
         is certain already that there are more than are allowed, or one of MALFORMED."""
