@@ -24,8 +24,9 @@ would be honest. A handler closes the connection on purpose by raising `CloseCon
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.dispatch.chain import Chain
@@ -108,12 +109,17 @@ class Dispatch:
             raise CloseConnection(f"its {APIS[key].name} v{version} ends {end - len(frame)} bytes after the frame")
         return route.answer(body, Request(self._broker, session, key, version, correlation_id, client_id))
 
-    def serve_again(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
-        """Serves a request whose first answer is not sent, as `serve` does; it counts as one request with the first time."""
-        set_back = self.routes[int.from_bytes(frame[:4], "big")].keep_counts()  # the route is in a frame's first bytes
+    def serve_again(
+        self, frame: Buffer, session: Session, serve: Callable[[Buffer, Session], Any] | None = None
+    ) -> bytes | Parts | Waiting | None:
+        """Serves a request whose first answer is not sent, as `serve` of this class does, or another that stands around it. It
+        counts as one request with the first time."""
+        route = self.routes[int.from_bytes(frame[:4], "big")]  # a frame begins with the number of its route
+        set_back = route.keep_counts()
         session.is_repeated = True
         try:
-            return self.serve(frame, session)
+            answer: bytes | Parts | Waiting | None = (serve or self.serve)(frame, session)
+            return answer
         finally:
             session.is_repeated = False
             set_back()

@@ -390,9 +390,9 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             ConfigType.INT,
             64 * 1024 * 1024,
             1024 * 1024,
-            doc="The size of the longest answer to a request that may name a thing many times, such as DescribeConfigs. A longer "
-            "one is abandoned while it is made, and the connection is closed, with a line in the log. Fetch has "
-            "`fetch.max.bytes`.",
+            doc="The size of the longest answer to a request that may name a thing many times, such as DescribeConfigs, or to "
+            "ListTransactions, whose ids clients make as long as they like. A longer one is abandoned while it is made, and the "
+            "connection is closed, with a line in the log. Fetch has `fetch.max.bytes`.",
         ),
         Setting(
             MAX_BATCH_BYTES,

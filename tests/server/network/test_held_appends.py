@@ -26,8 +26,8 @@ from ottla.server.quotas.enforcement import ClientQuotas
 from ottla.server.quotas.rates import Rate, Windows
 from ottla.server.requests.link import Steps
 from ottla.server.requests.request import Request
-from ottla.server.requests.session import ANONYMOUS
 from ottla.server.requests.traits import Traits
+from ottla.server.security.principals import ANONYMOUS
 from ottla.wire.api import Api
 from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
