@@ -173,7 +173,8 @@ def test_access_rules(brokers: list[tuple[Address, dict[str, bytes]]]) -> None:
             wanted = DescribeAclsRequest(2, name, pattern, who, None, 1, 1)
             wait_for(lambda: wire.call(wanted, version).resources, "the rules")  # noqa: B023
             answers.append(wire.call(wanted, version))
-        for filters in (((2, "acl-t", 1), (2, "acl-t", 3)), ((1, "acl-x", 2),), ((2, None, 4),), ((9, None, 1),)):
+        in_order = (2, "no such", 3), (2, "acl-u", 3), (2, "acl-t", 1), (2, "acl-t", 3)
+        for filters in (in_order, ((1, "acl-x", 2),), ((2, None, 4),), ((9, None, 1),)):
             wanted_gone = [DeleteAclsFilter(kind, name, pattern, "User:x", None, 1, 1) for kind, name, pattern in filters]
             answers.append(wire.call(DeleteAclsRequest(wanted_gone), 3))
         answers.append(wire.call(DescribeAclsRequest(0, None, 1, None, None, 1, 1), 3))

@@ -310,8 +310,8 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             ConfigType.INT,
             20_000,
             1,
-            doc="The most partitions that the broker holds. What would exceed it is refused with POLICY_VIOLATION. Internal "
-            "topics count, but are never refused.",
+            doc="The most partitions that the broker holds. More are refused with POLICY_VIOLATION. Internal topics count, but "
+            "are never refused. In a cluster it does not count: Apache Kafka's controllers decide how many a broker gets.",
         ),
         Setting(
             "ottla.client.metrics",
