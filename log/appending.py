@@ -187,7 +187,7 @@ class Appending:
         except OSError as error:
             reason = self.directory.fail(f"appending to {self.path}", error)
         else:
-            joined.wake()
+            joined.finish()
             return
         self.log_end_offset, self.high_watermark = joined.start_offset, joined.high_watermark
         joined.take_back(reason)

@@ -35,12 +35,12 @@ class JoinedWrite:
     """Appends that are not in their log's file yet.
 
     They begin at `start_offset`, where the log ended with that `high_watermark`. `producers` are those of the log, and at most
-    `most` batches are joined. `write_joined` is the log's method, which calls `put`, and then `wake` or `take_back`.
+    `most` batches are joined. `write_joined` is the log's method, which calls `put`, and then `finish` or `take_back`.
     """
 
     __slots__ = (
-        "_batches", "_before", "_is_done", "_most", "_parts", "_producers", "_wake", "_write_joined", "error", "high_watermark",
-        "size", "start_offset",
+        "_batches", "_before", "_is_done", "_most", "_parts", "_producers", "_when_written", "_write_joined", "appends",
+        "bytes_in", "error", "high_watermark", "messages_in", "size", "start_offset",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +50,11 @@ class JoinedWrite:
         self.high_watermark = high_watermark
         self.size: i64 = 0
         """The bytes of all batches."""
+        self.appends: i64 = 0
+        """The appends that are counted as traffic once they are written, duplicates included; with their `bytes_in`, as clients
+        sent them, and `messages_in`."""
+        self.bytes_in: i64 = 0
+        self.messages_in: i64 = 0
         self.error: Exception | None = None
         """The reason why nothing of it was written."""
         self._most = min(most, MOST_BATCHES)
@@ -58,7 +63,7 @@ class JoinedWrite:
         self._producers = producers
         self._before: dict[int, ProducerState | None] = {}  # the producers before their first append here; None: not known
         self._write_joined = write_joined
-        self._wake: Callable[[], object] | None = None
+        self._when_written: Callable[[JoinedWrite], object] | None = None
         self._is_done = False
 
     @property
@@ -75,9 +80,13 @@ class JoinedWrite:
             state = self._producers.get(producer_id)
             self._before[producer_id] = None if state is None else state.copy()
 
-    def when_written(self, wake: Callable[[], object]) -> None:
-        """Has `wake` called once the bytes are in the file."""
-        self._wake = wake
+    def count(self, size: i64, messages: i64, when_written: Callable[[JoinedWrite], object]) -> None:
+        """Counts an append with its bytes and messages. `when_written`, the same each time, is called when all appends are in the
+        file."""
+        self.appends += 1
+        self.bytes_in += size
+        self.messages_in += messages
+        self._when_written = when_written
 
     def write(self) -> Exception | None:
         """Has all of it written, unless that was done; returns the error if the log has none of it."""
@@ -90,10 +99,10 @@ class JoinedWrite:
         self._is_done = True
         segment.append_run(self._parts, int(self.size), self._batches)
 
-    def wake(self) -> None:
-        """Calls what `when_written` was given, once the bytes are in the file."""
-        if self._wake is not None:
-            self._wake()
+    def finish(self) -> None:
+        """Calls what `count` was given, now that the bytes are in the file."""
+        if self._when_written is not None:
+            self._when_written(self)
 
     def take_back(self, error: Exception) -> None:
         """Takes back what the producers did, because nothing could be written."""

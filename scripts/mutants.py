@@ -31,6 +31,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import tokenize
 import tomllib
@@ -272,6 +273,9 @@ class Copy:
         """The tests, and the modules of tests, that fail without a mutation."""
         self.baselines: list[tuple[frozenset[str], float]] = []
         """The modules of tests that ran without a mutation, as they ran together, and the seconds that took."""
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._has_ended = False
 
     def caught_by(self, mutant: Mutant, *, near: bool) -> str | None:
         """Returns the test that fails for a mutant; None if all pass. Raises CannotJudgeError."""
@@ -329,7 +333,8 @@ class Copy:
         target.write_bytes(text)
 
     def run(self, tests: list[str], limit: float, *, to_the_end: bool = False) -> Run:
-        """Runs tests but those set aside, in so many seconds, until one fails or to the end."""
+        """Runs tests but those set aside, in so many seconds, until one fails or to the end. Raises CannotJudgeError
+        after `end`."""
         left = [test for test in tests if test not in self.aside]
         if not left:
             return Run(5, ())
@@ -338,23 +343,43 @@ class Copy:
         command += ["-p", "no:cacheprovider", "-o", "timeout=60"]
         command += ["-k", "uncompiled or not compiled"]  # there is no machine code in the copy
         began = time.monotonic()
-        process = subprocess.Popen(
-            [*command, *without, *left],
-            cwd=self.root,
-            env={**os.environ, "PYTHONPATH": str(self.root)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        with self._lock:
+            self._refuse_after_end()
+            process = self._process = subprocess.Popen(
+                [*command, *without, *left],
+                cwd=self.root,
+                env={**os.environ, "PYTHONPATH": str(self.root)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
         try:
             output, _ = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            self._kill()
             process.communicate()
             return Run(None, ())
+        finally:
+            self._process = None
+        self._refuse_after_end()
         return Run(process.returncode, failures(output), time.monotonic() - began)
+
+    def end(self) -> None:
+        """Ends what runs, and runs nothing any more."""
+        with self._lock:
+            self._has_ended = True
+        self._kill()
+
+    def _refuse_after_end(self) -> None:
+        if self._has_ended:
+            raise CannotJudgeError("ended before all mutants were tried")
+
+    def _kill(self) -> None:
+        process = self._process
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 class Verdict(NamedTuple):
@@ -365,8 +390,9 @@ class Verdict(NamedTuple):
 def judge(mutants: list[Mutant], folder: Path, *, jobs: int, near: bool) -> Iterator[Verdict]:
     """Tries the mutants, as many at a time as there are jobs, each job in its own copy of the tree."""
     copies: SimpleQueue[Copy] = SimpleQueue()
-    for number in range(jobs):
-        copies.put(Copy(folder / str(number)))
+    made = [Copy(folder / str(number)) for number in range(jobs)]
+    for copy in made:
+        copies.put(copy)
 
     def judged(mutant: Mutant) -> Verdict:
         copy = copies.get()
@@ -376,7 +402,11 @@ def judge(mutants: list[Mutant], folder: Path, *, jobs: int, near: bool) -> Iter
             copies.put(copy)
 
     with ThreadPoolExecutor(jobs) as pool:
-        yield from pool.map(judged, mutants)
+        try:
+            yield from pool.map(judged, mutants)
+        finally:  # also where a signal ends it: the pool would wait for what runs, in groups of processes of its own
+            for copy in made:
+                copy.end()
 
 
 def main() -> int:
@@ -393,6 +423,7 @@ def main() -> int:
     if arguments.list:
         print("\n".join(map(str, drawn)))
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what runs ends with it, and is not left behind
     verdicts: list[Verdict] = []
     try:
         with tempfile.TemporaryDirectory(prefix="mutants-") as folder:

@@ -1,26 +1,48 @@
 """The masks of what no two brokers can have in common, and so is not compared: each mask with its reason and an example that it
 covers.
 
-A mask replaces by something that names what was there; columns stay as wide where the masked values are all of one width. The
-elements of a set, which each JVM prints in an order of its own, are not hidden but put in order (`in_order`). A mask never takes
-all of a call's output: test_tools.py holds each against its example, those of single calls in the scripts as well.
+A mask replaces by something that names what was there; columns stay as wide where the masked values are all of one width. A
+moment is masked only if it is one of the run. The elements of a set, which each JVM prints in an order of its own, are not hidden
+but put in order (`in_order`). A mask never takes all of a call's output: test_tools.py holds each against its example, those of
+single calls in the scripts as well.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Final, NamedTuple
 
 
 class Mask(NamedTuple):
-    """`shown` takes the place of what matches `pattern`, as in re.sub; `masked` is what becomes of `example`."""
+    """`shown` takes the place of what matches `pattern`, as in re.sub; `masked` is what becomes of `example`. With `moment`, the
+    seconds since 1970 that a match stands for, only a match within the run is taken."""
 
     pattern: str
     shown: str | Callable[[re.Match[str]], str]
     why: str
     example: str
     masked: str
+    moment: Callable[[str], float] | None = None
+
+    def apply(self, text: str, run: tuple[float, float]) -> str:
+        """Returns the text with what the mask takes of it, in a run from one moment to another."""
+        if self.moment is None:
+            return re.sub(self.pattern, self.shown, text)
+        moment, (begin, end) = self.moment, run
+
+        def shown(found: re.Match[str]) -> str:
+            return found.expand(str(self.shown)) if begin <= moment(found[0]) <= end else found[0]
+
+        return re.sub(self.pattern, shown, text)
+
+
+def in_words(text: str) -> float:
+    """Returns the seconds since 1970 of a moment as tools print it, in this machine's time zone where they name none."""
+    day, time_of_day, fraction, zone = text[:10], text[11:19], text[20:23], text[23:]
+    return datetime.fromisoformat(f"{day} {time_of_day}.{fraction}{zone}").timestamp()
 
 
 def in_order(found: re.Match[str]) -> str:
@@ -77,16 +99,18 @@ MASKS = (
     Mask(
         r"\b1[5-9]\d{11}\b",
         "TIME-MS",
-        "moments in milliseconds",
-        "lastCaughtUpTimestamp: 1795251600000",
-        "lastCaughtUpTimestamp: TIME-MS",
+        "moments of the run in milliseconds",
+        "lastCaughtUpTimestamp: 1795287262123, 1700000000000",
+        "lastCaughtUpTimestamp: TIME-MS, 1700000000000",
+        lambda text: int(text) / 1000,
     ),
     Mask(
         r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d[:.,]\d{3}(?:Z|\+\d{4})?",
         "MOMENT",
-        "moments in words",
-        "from 2026-11-21 18:54:22:123 to 2026-11-21T18:54:22.123Z",
-        "from MOMENT to MOMENT",
+        "moments of the run in words",
+        "from 2026-11-21 18:54:22,123+0000 to 2026-11-21T18:54:22.123Z, not 2100-11-21T18:54:22.123Z",
+        "from MOMENT to MOMENT, not 2100-11-21T18:54:22.123Z",
+        in_words,
     ),
     Mask(
         r"(?m)^\s+(?:at .*|\.\.\. \d+ more)\n",
@@ -154,7 +178,12 @@ FIGURES: Final = (
 """The masks of calls that measure; what and how much they measured is compared."""
 
 
+_BEGIN_S: Final = time.time()
+"""The run begins when its tests are read."""
+
+
 def masked(text: str, more: Iterable[Mask] = ()) -> str:
+    run = _BEGIN_S, time.time()
     for mask in (*more, *MASKS):
-        text = re.sub(mask.pattern, mask.shown, text)
+        text = mask.apply(text, run)
     return text

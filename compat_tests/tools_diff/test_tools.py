@@ -24,6 +24,8 @@ from compat_tests.tools_diff.site import NOT_COMPARED, TOOLS, Site, difference, 
 
 PAIR = os.environ.get("OTTLA_TOOLS_PAIR", "ottla,kafka").split(",")
 RAN: set[str] = set()
+RUN = (1_795_287_262.0, 1_795_287_263.0)
+"""The run, from begin to end, of the masks' examples: the evening of 2026-11-21."""
 MAIN, WORDS = b"\x00\x04main", b"([Ljava/lang/String;)V"
 """The name and the type of a main method, as a class file has them."""
 
@@ -83,14 +85,20 @@ def test_both_wordings_have_the_same_values(row: Difference) -> None:
 
 @pytest.mark.parametrize("mask", scripts.all_masks(), ids=lambda mask: mask.why)
 def test_a_mask_takes_of_its_example_what_it_says_and_no_more(mask: Mask) -> None:
-    assert re.sub(mask.pattern, mask.shown, mask.example) == mask.masked
+    assert mask.apply(mask.example, RUN) == mask.masked
     assert mask.masked != mask.example
-    assert re.sub(mask.pattern, mask.shown, "nothing of that kind (1, 2)") in ("nothing of that kind (1, 2)", "")
+    assert mask.apply("nothing of that kind (1, 2)", RUN) in ("nothing of that kind (1, 2)", "")
+
+
+@pytest.mark.parametrize("mask", [mask for mask in MASKS if mask.moment], ids=lambda mask: mask.why)
+@pytest.mark.parametrize("late_s", [-60, 60])
+def test_a_moment_of_another_time_than_the_run_is_compared(mask: Mask, late_s: int) -> None:
+    assert mask.apply(mask.example, (RUN[0] + late_s, RUN[1] + late_s)) == mask.example
 
 
 def test_a_mask_that_takes_lines_leaves_others() -> None:
     """One that takes what it does not know is of a single call, and leaves the lines with a certain name."""
-    whole = [mask for mask in scripts.all_masks() if not re.sub(mask.pattern, mask.shown, "some line\n")]
+    whole = [mask for mask in scripts.all_masks() if not mask.apply("some line\n", RUN)]
     assert all(mask.pattern.startswith("(?m)^(?!.*") and mask.masked for mask in whole), whole
     assert not any(mask in MASKS for mask in whole)
 

@@ -25,19 +25,43 @@ Scenario = Callable[[Wire], Any]
 WORDING = frozenset({"error_message", "batch_index_error_message", "acknowledge_error_message", "documentation", "status_detail"})
 IN_ORDER: Final = frozenset(
     {
+        "alter_partition_reassignments.partitions",
+        "alter_partition_reassignments.responses",
         "api_versions.api_keys",
+        "create_acls.results",
+        "create_topics.configs",
+        "delete_acls.filter_results",
+        "describe_client_quotas.entity",
         "describe_configs.results",
+        "describe_configs.synonyms",
+        "describe_producers.partitions",
+        "describe_quorum.partitions",
+        "describe_quorum.topics",
+        "describe_share_group_offsets.groups",
         "describe_topic_partitions.partitions",
         "describe_topic_partitions.topics",
+        "elect_leaders.partition_result",
+        "elect_leaders.replica_election_results",
         "fetch.aborted_transactions",
         "fetch.responses",
         "find_coordinator.coordinators",
+        "internal.consumer_group_member_metadata_value.supported_protocols",
+        "leave_group.members",
+        "metadata.partitions",
+        "offset_commit.partitions",
+        "offset_commit.topics",
+        "offset_delete.partitions",
+        "offset_delete.topics",
         "offset_fetch.groups",
+        "offset_for_leader_epoch.topics",
         "read_share_group_state.state_batches",
         "share_fetch.acquired_records",
+        "txn_offset_commit.partitions",
+        "txn_offset_commit.topics",
     }
 )
-"""The lists of structures whose order means something, by message and field: offsets, keys, names and numbers ascend."""
+"""The lists of structures whose order means something, by message and field: it is that of the request, or one comes before the
+other, or offsets, keys, names and numbers ascend."""
 _NOW_MS: Final = 120_000
 """The most by which a broker's clock may differ from ours, in ms, for a time to be that of the test."""
 
@@ -52,7 +76,10 @@ MASKS: Final = (
         "ids of topics, members and producers become the label that the scenario gave them",
         "brokers draw them; that an id comes again is compared",
     ),
-    Mask("a session id that is not 0 becomes `<chosen>`", "brokers draw them"),
+    Mask(
+        "the id of a fetch session becomes `<session 1>`, `<session 2>` and so on, in the order in which they first come",
+        "brokers draw them; that there is none, and that an id comes again, is compared",
+    ),
     Mask("the port that was asked becomes `<port>`, another one `<another port>`", "each broker has ports of its own"),
     Mask("`log_append_time_ms` becomes `<now>` if it is within two minutes of the test's clock", "clocks"),
     Mask(
@@ -68,24 +95,30 @@ MASKS: Final = (
 
 
 def normalise(value: Any, labels: dict[Any, str], field: str = "") -> Any:
-    """Plain dicts, lists and scalars, with the masks above."""
+    """Plain dicts, lists and scalars, with the masks above. A scenario's own lists, which are in no message, keep their order."""
     LEDGER.taken(value)
     if isinstance(value, WireStruct):
-        return {name: normalise(getattr(value, name), labels, name) for name in value.__slots__}
+        return {name: _normalise_field(getattr(value, name), labels, name) for name in value.__slots__}
     if isinstance(value, dict):
         return {key: normalise(entry, labels, str(key)) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        entries = [normalise(entry, labels, field) for entry in value]
-        structures = field and value and isinstance(value[0], WireStruct)
-        return sorted(entries, key=repr) if structures and _list_name(value[0], field) not in IN_ORDER else entries
+        return [normalise(entry, labels, field) for entry in value]
     if isinstance(value, memoryview | bytearray):
         value = bytes(value)
     return masked(value, labels, field)
 
 
+def _normalise_field(value: Any, labels: dict[Any, str], field: str) -> Any:
+    """Returns the field of a message; a list of structures whose order means nothing is sorted."""
+    plain = normalise(value, labels, field)
+    if isinstance(value, list | tuple) and value and isinstance(value[0], WireStruct):
+        return plain if _list_name(value[0], field) in IN_ORDER else sorted(plain, key=repr)
+    return plain
+
+
 def _list_name(entry: WireStruct, field: str) -> str:
     """Returns the name of a list in IN_ORDER by one of its entries: that of the message's module, and the field."""
-    return f"{type(entry).__module__.rpartition('.')[2]}.{field}"
+    return f"{type(entry).__module__.removeprefix('ottla.wire.messages.')}.{field}"
 
 
 def masked(value: Any, labels: dict[Any, str], field: str) -> Any:
@@ -93,15 +126,21 @@ def masked(value: Any, labels: dict[Any, str], field: str) -> Any:
         return labels.get(("port", value), "<another port>" if value > 0 else value)
     if field in WORDING and value:
         return "<text>"
-    if field == "log_append_time_ms" and isinstance(value, int) and abs(value - time.time() * 1000) < _NOW_MS:
+    if field == "log_append_time_ms" and is_now(value):
         return "<now>"
     if field == "session_id" and value:
-        return "<chosen>"
+        sessions = sum(1 for key in labels if isinstance(key, tuple) and key[0] == "session")
+        return labels.setdefault(("session", value), f"<session {sessions + 1}>")
     if field == "producer_id":
         return labels.get(("producer", value), value)
     if isinstance(value, str | bytes) and value:
         return labels.get(value, value)
     return value
+
+
+def is_now(value: Any) -> bool:
+    """Returns whether a value is a time in ms about now."""
+    return isinstance(value, int) and abs(value - time.time() * 1000) < _NOW_MS
 
 
 def differences(kafka: Any, ottla: Any, path: str = "") -> list[tuple[str, Any, Any]]:

@@ -119,7 +119,7 @@ def answers(wire: Wire, module: str, with_group: bool) -> dict[str, dict[int, An
         answer = wire.call(request, version)
         if not isinstance(answer, str):
             answer = comparable(answer, module, wire)
-        found.setdefault(row, {})[version] = normalise(answer, wire.labels)
+        found.setdefault(row, {})[version] = normalise(answer, dict(wire.labels))  # each answer by itself, also its session id
     return found
 
 

@@ -14,6 +14,7 @@ import pytest
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.consumers import Consumer
+from compat_tests.wire_diff.group_records import masked, topics_by_hash
 from compat_tests.wire_diff.members import Member
 from compat_tests.wire_diff.offsets_of_members import asked, committed, listed
 from compat_tests.wire_diff.same import check, normalise, same_answer
@@ -354,19 +355,15 @@ def test_racks_and_tags_and_reported_offsets(wire: Wire) -> Any:
 
 
 def written(wire: Wire, group: str) -> list[Any]:
-    """Returns what `__consumer_offsets` has of the group, in order: kind of key, member, value or None for a tombstone.
-
-    Numbers that no two brokers have alike are masked: the hash of topics, which has their ids in it, and times.
+    """Returns what `__consumer_offsets` has of the group, in order: kind of key, member, value or None for a tombstone, with the
+    masks of group_records.py.
     """
-    found = []
+    found, hashes = [], topics_by_hash(wire)
     for header, batch in wire.batches("__consumer_offsets"):
         for record in () if header.is_control else decode_records(bytes(batch)):
             known = None if record.key is None else decode(record.key, record.value)
             if isinstance(known, ProtocolRecord) and known.group_id == group:
-                value = normalise(known.value, {}) if known.value is not None else None
-                for name in ("metadata_hash", "assignment_timestamp"):
-                    if value is not None and value.get(name):
-                        value[name] = "<masked>"
+                value = None if known.value is None else normalise(masked(known.value, hashes), {})
                 found.append((type(known.key).__name__, getattr(known.key, "member_id", None), value))
     return found
 

@@ -17,7 +17,7 @@ import pytest
 from compat_tests.brokers import Address, one_of_each
 from compat_tests.wire import Wire, batch
 from compat_tests.wire_diff.conftest import warm
-from compat_tests.wire_diff.same import check
+from compat_tests.wire_diff.same import check, is_now
 from compat_tests.wire_diff.test_fetch import offsets, whole
 from ottla.wire.batch import iter_batches
 from ottla.wire.messages import delete_records, fetch
@@ -113,7 +113,8 @@ def described(writer: Writer) -> Any:
     """DescribeProducers, but for the times of markers."""
     answer = writer.wire.call(DescribeProducersRequest([TopicRequest(writer.topic, [0])]), 0)
     for state in answer.topics[0].partitions[0].active_producers:
-        state.last_timestamp = state.last_timestamp if state.last_timestamp <= writer.now_ms + 100 else "<now>"
+        if state.last_timestamp > writer.now_ms + 100 and is_now(state.last_timestamp):
+            state.last_timestamp = "<now>"
     return answer
 
 

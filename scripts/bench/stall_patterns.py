@@ -38,13 +38,18 @@ WIDE: Final = "|".join(f".*[a{letter}].{{100}}[b{letter}]" for letter in "cdefgh
 LONG_NAME: Final = "ab" * 120
 
 
-def _ids(connection: Connection) -> None:
-    """Makes transactional ids of 200 characters."""
-    coordinated(connection, TRANSACTION, "t")
-    for number in range(IDS):
-        request = init_producer_id.InitProducerIdRequest(f"{LONG_NAME[:200]}{number}", 60_000)
-        while connection.call(request, 4, SETTLE_S).error_code:
-            """The coordinator is loading."""
+def _ids(count: int, length: int) -> Callable[[Connection], None]:
+    """Returns what makes so many transactional ids, with so many characters before their number."""
+
+    def make(connection: Connection) -> None:
+        coordinated(connection, TRANSACTION, "t")
+        name = ("ab" * length)[:length]
+        for number in range(count):
+            request = init_producer_id.InitProducerIdRequest(f"{name}{number}", 60_000)
+            while connection.call(request, 4, SETTLE_S).error_code:
+                """The coordinator is loading."""
+
+    return make
 
 
 def _topics(connection: Connection) -> None:
@@ -97,10 +102,12 @@ def _looked_up(expression: str, group: str = "g") -> Frames:
 def pattern_attacks() -> list[Attack]:
     """Returns the attacks."""
     ids, topics, wanted = f"{IDS} transactional ids", f"{TOPICS} topics with long names", f"{SUBSCRIPTIONS:,} subscriptions"
+    few = _ids(IDS, 200)
     asked = get_telemetry_subscriptions.GetTelemetrySubscriptionsRequest
     return [
-        Attack("ListTransactions of 20 ids with a pattern of 20 kB", pipelined(_listing(CAPTURES), 2), _ids, held=ids),
-        Attack("ListTransactions of 20 ids, 20 times, with the worst pattern", pipelined(_listing(WORST), 2, 20), _ids, held=ids),
+        Attack("ListTransactions of 20 ids with a pattern of 20 kB", pipelined(_listing(CAPTURES), 2), few, held=ids),
+        Attack("ListTransactions of 20 ids, 20 times, with the worst pattern", pipelined(_listing(WORST), 2, 20), few, held=ids),
+        Attack("ListTransactions, an answer of 60 MB", pipelined(_listing(""), 2), _ids(3_000, 20_000), held="3,000 long ids"),
         Attack("A group's regular expression of 135 bytes, and 100 topics", _looked_up(WIDE), _topics, held=topics, uses_up=True),
         Attack("A group's worst regular expression, and 100 topics", _looked_up(WORST), _topics, held=topics, uses_up=True),
         Attack("GetTelemetrySubscriptions, 3 times, of 10,000 patterns", pipelined(asked, 0, 3), _subscriptions, held=wanted),

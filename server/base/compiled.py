@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 NOT_COMPILED: Final = (
-    "not compiled: a small Produce takes nearly three times the CPU; install gcc and Python's headers, then ottla again"
+    "not compiled: a small Produce takes more than three times the CPU; install gcc and Python's headers, then ottla again"
 )
 """The text for a user who has only the source."""
 

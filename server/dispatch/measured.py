@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from ottla.server.base.errors import CloseConnection
@@ -41,6 +42,9 @@ class RequestCounts:
         """The sum of these times."""
         self.errors: dict[int, int] = {}
         """The number of times that each error code was answered."""
+
+    def set_back(self, requests: int, took: list[int], took_ns: int) -> None:
+        self.requests, self.took, self.took_ns = requests, took, took_ns
 
 
 class Stopwatch:
@@ -119,6 +123,10 @@ class MeasuredRoute(Route):
         counted = self._counts.errors
         for code, times in errors.items():
             counted[code] = counted.get(code, 0) + times
+
+    def keep_counts(self) -> Callable[[], None]:
+        counts = self._counts
+        return partial(counts.set_back, counts.requests, counts.took.copy(), counts.took_ns)
 
     def finish(self, answer: asyncio.Future[Any] | Promise[Any], waiting: Waiting) -> bytes | Parts:
         frame = super().finish(answer, waiting)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -96,6 +96,10 @@ class Route:
     def add_errors(self, errors: dict[int, int]) -> None:
         """Counts the errors of an answer that was encoded before it is finished; this route counts none."""
 
+    def keep_counts(self) -> Callable[[], None]:
+        """Returns what sets the counts of requests and of the time they took back to what they are now; this route has none."""
+        return _nothing_to_set_back
+
     def finish(self, answer: asyncio.Future[Any] | Promise[Any], waiting: Waiting) -> bytes | Parts:
         """Returns the frame of an answer that has come, nothing if the client wants none. Raises CloseConnection."""
         try:
@@ -128,6 +132,10 @@ class Waiting(NamedTuple):
     request: Request
     started: int = 0
     """The time at which the request came, in the ticks of a route that measures; 0 for all other routes."""
+
+
+def _nothing_to_set_back() -> None:
+    pass
 
 
 def log_failure(error: BaseException, request: Request) -> CloseConnection:

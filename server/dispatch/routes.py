@@ -24,8 +24,9 @@ would be honest. A handler closes the connection on purpose by raising `CloseCon
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.dispatch.chain import Chain
@@ -107,6 +108,21 @@ class Dispatch:
         if end > len(frame):
             raise CloseConnection(f"its {APIS[key].name} v{version} ends {end - len(frame)} bytes after the frame")
         return route.answer(body, Request(self._broker, session, key, version, correlation_id, client_id))
+
+    def serve_again(
+        self, frame: Buffer, session: Session, serve: Callable[[Buffer, Session], Any] | None = None
+    ) -> bytes | Parts | Waiting | None:
+        """Serves a request whose first answer is not sent, as `serve` of this class does, or another that stands around it. It
+        counts as one request with the first time."""
+        route = self.routes[int.from_bytes(frame[:4], "big")]  # a frame begins with the number of its route
+        set_back = route.keep_counts()
+        session.is_repeated = True
+        try:
+            answer: bytes | Parts | Waiting | None = (serve or self.serve)(frame, session)
+            return answer
+        finally:
+            session.is_repeated = False
+            set_back()
 
     def _is_long(self, key: int, version: int, frame: Buffer, pos: int) -> bool:
         """Returns whether the lists of the request at `pos` have more than ITEMS_AT_ONCE elements. Raises CloseConnection if it

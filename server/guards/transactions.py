@@ -122,7 +122,8 @@ def describe_transactions(ask: Ask, handle: Handle, body: DescribeTransactionsRe
 def list_transactions(ask: Ask, handle: Handle, body: ListTransactionsRequest, request: Request) -> Steps[Any]:
     """Asks for DESCRIBE on each transactional id; the others are hidden."""
     answer: ListTransactionsResponse = yield from answered(handle(body, request))
-    answer.transaction_states = yield from select(
+    visible = yield from select(
         answer.transaction_states, lambda state: ask.transaction(Operation.DESCRIBE, state.transactional_id, quiet=True)
     )
+    answer.transaction_states = request.broker.long_answers.bounded(visible)
     return answer

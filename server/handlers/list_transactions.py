@@ -4,6 +4,7 @@
   nothing, and the answer lists them. v1 adds `duration_filter`: only transactions that have run for longer than so many ms
   (KIP-994). v2 adds a regular expression of RE2 that the whole id has to match (KIP-1152): 128 INVALID_REGULAR_EXPRESSION if it
   does not compile, or is beyond the bounds of server/base/expressions.py.
+- An answer of more than `ottla.response.max.bytes` closes the connection: ids are as long as clients make them.
 - 14 COORDINATOR_LOAD_IN_PROGRESS while the transactions of some partition are not known yet.
 """
 
@@ -20,7 +21,7 @@ from ottla.server.txn.state import State, Transaction
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
-TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID)))
+TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID)), long_answer=True)
 
 TRANSACTIONS_A_STEP = 100
 """So many transactions are looked at before others may come first."""
@@ -66,7 +67,7 @@ def _list(body: ListTransactionsRequest, request: Request) -> Steps[ListTransact
         ids = yield from matching(pattern, (each.transactional_id for each in listed), request.broker.pattern_workers)
         listed = [each for each in listed if each.transactional_id in ids]
     answer = coordinator.answer_about_all(
-        ListTransactionsResponse(0, ErrorCode.NONE, unknown, listed),
+        ListTransactionsResponse(0, ErrorCode.NONE, unknown, request.broker.long_answers.bounded(listed)),
         lambda _: ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE),
     )
     if isinstance(answer, Promise):

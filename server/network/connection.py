@@ -125,7 +125,7 @@ class Connection(Sending):
         self.peer = f"{self.host}:{port}"
         owner = self._owner
         self.session = Session(owner.name, self.host, port, self)
-        self._held = HeldAppends(self.serve, self.session)
+        self._held = HeldAppends(owner.dispatch, self.session)
         self._fd = transport.get_extra_info("socket").fileno() if transport.get_extra_info("sslcontext") is None else -1
         refusal = owner.admit(self)
         if refusal is not None:

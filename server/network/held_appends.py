@@ -7,7 +7,6 @@ any later request appends to that log: what succeeds is in the log in the order 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.base.errors import CloseConnection
@@ -16,6 +15,7 @@ from ottla.wire.integers import int32_at
 
 if TYPE_CHECKING:
     from ottla.log.joined_write import JoinedWrite
+    from ottla.server.network.owner import Serves
     from ottla.server.requests.session import Session
     from ottla.wire.primitives import Buffer
 
@@ -31,10 +31,10 @@ _HEAD: Final = 6
 class HeldAppends:
     """The Produces of one connection whose appends are held; its length is how many."""
 
-    __slots__ = ("_requests", "_serve", "_session")
+    __slots__ = ("_dispatch", "_requests", "_session")
 
-    def __init__(self, serve: Callable[[Buffer, Session], Any], session: Session) -> None:
-        self._serve = serve
+    def __init__(self, dispatch: Serves, session: Session) -> None:
+        self._dispatch = dispatch
         self._session = session
         self._requests: list[tuple[Buffer, int, JoinedWrite]] = []
 
@@ -64,7 +64,7 @@ class HeldAppends:
                 ending = "its Produce could not be written, and it is too late to say so"
                 continue
             try:
-                answer = self._serve(frame, self._session)
+                answer: Any = self._dispatch.serve_again(frame, self._session)
             except CloseConnection as reason:
                 answer, ending = None, str(reason)
             if place == NO_ANSWER:

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 
 class Serves(Protocol):
-    """Declares what serves the requests of a session: `serve` of server.dispatch.routes.Dispatch."""
+    """Declares what serves the requests of a session: the methods of these names of server.dispatch.routes.Dispatch."""
 
     def serve(self, frame: Buffer, session: Session, /) -> bytes | Parts | Waiting | None: ...
+
+    def serve_again(self, frame: Buffer, session: Session, /) -> bytes | Parts | Waiting | None: ...
 
 
 class Owner(Protocol):

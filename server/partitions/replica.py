@@ -20,6 +20,7 @@ from ottla.server.partitions.roles import Follower, Leader, Role, leave_to_leade
 if TYPE_CHECKING:
     from ottla.log.append_info import AppendInfo
     from ottla.log.config import LogConfig
+    from ottla.log.joined_write import JoinedWrite
     from ottla.log.partition import PartitionLog
     from ottla.log.validate import ValidatedBatch
     from ottla.server.base.clock import Clock
@@ -115,15 +116,28 @@ class Replica:
             validated=validated,
             hold=hold,
         )
+        size = len(records)  # type: ignore[arg-type]  # None would have been refused
+        messages = info.last_offset - info.base_offset + 1
+        joined = info.joined
+        if joined is not None:
+            joined.count(size, messages, self._note_written)
+            return info
         traffic = self.traffic
         traffic.appends += 1
-        traffic.bytes_in += len(records)  # type: ignore[arg-type]  # None would have been refused
-        traffic.messages_in += info.last_offset - info.base_offset + 1
-        if info.joined is not None:
-            info.joined.when_written(self.wake)
-        elif self.watchers:
+        traffic.bytes_in += size
+        traffic.messages_in += messages
+        if self.watchers:
             self.wake()
         return info
+
+    def _note_written(self, joined: JoinedWrite) -> None:
+        """Counts the appends that were held, now that they are in the file, and wakes the requests that wait for records."""
+        traffic = self.traffic
+        traffic.appends += joined.appends
+        traffic.bytes_in += joined.bytes_in
+        traffic.messages_in += joined.messages_in
+        if self.watchers:
+            self.wake()
 
     def validation(self, records: Buffer, *, zstd_allowed: bool) -> Callable[[], ValidatedBatch]:
         """Returns a function that validates a client's batch for `append`, and raises what that raises for a batch that is not

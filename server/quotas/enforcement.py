@@ -130,6 +130,8 @@ class ClientQuotas:
             answer = handle(body, request)
         finally:
             took_ns = self._took_ns()
+        if request.session.is_repeated:  # its bytes are charged already
+            size = 0
         served = _Served(traits, encode, request.api_version, client, request.session, size, took_ns)
         if isinstance(answer, WireStruct):
             return self._settle(served, answer)

@@ -45,6 +45,7 @@ class Session:
         "client_port",
         "client_software",
         "is_closed",
+        "is_repeated",
         "joined",
         "joins",
         "listener",
@@ -77,6 +78,8 @@ class Session:
         """True if the connection serves several Produces before it answers any, so that their appends may be written together."""
         self.joined: JoinedWrite | None = None
         """The appends of the latest request that are not written yet, for the connection to take."""
+        self.is_repeated = False
+        """True while a request is served for the second time, because what it had appended could not be written."""
         self._connection = connection
         self._on_close: list[Callable[[Session], object]] = []
 

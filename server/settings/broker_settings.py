@@ -310,8 +310,8 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             ConfigType.INT,
             20_000,
             1,
-            doc="The most partitions that the broker holds. What would exceed it is refused with POLICY_VIOLATION. Internal "
-            "topics count, but are never refused.",
+            doc="The most partitions that the broker holds. More are refused with POLICY_VIOLATION. Internal topics count, but "
+            "are never refused. In a cluster it does not count: Apache Kafka's controllers decide how many a broker gets.",
         ),
         Setting(
             "ottla.client.metrics",
@@ -390,9 +390,9 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             ConfigType.INT,
             64 * 1024 * 1024,
             1024 * 1024,
-            doc="The size of the longest answer to a request that may name a thing many times, such as DescribeConfigs. A longer "
-            "one is abandoned while it is made, and the connection is closed, with a line in the log. Fetch has "
-            "`fetch.max.bytes`.",
+            doc="The size of the longest answer to a request that may name a thing many times, such as DescribeConfigs, or to "
+            "ListTransactions, whose ids clients make as long as they like. A longer one is abandoned while it is made, and the "
+            "connection is closed, with a line in the log. Fetch has `fetch.max.bytes`.",
         ),
         Setting(
             MAX_BATCH_BYTES,

@@ -22,9 +22,9 @@ A change of subscriptions resets all of this.
 
 Those who may write subscriptions choose the patterns, and any client chooses the texts against which they are matched. So they
 are RE2's, with its bounds (server/base/expressions.py); a pattern with Java syntax that RE2 does not have (back references,
-lookahead, possessive quantifiers) matches no client, and is logged. Subscriptions are matched one a step, and what a client
-pushes is unfolded and read in a thread. A client may be forgotten meanwhile, and subscriptions may change: a client then gets
-what it was matched with, and its next request finds that there is another version.
+lookahead, possessive quantifiers) matches no client, and is logged. Subscriptions are matched one a step. What a client pushes is
+unfolded and read in a thread if it is kept, and otherwise only unfolded, in steps. A client may be forgotten meanwhile, and
+subscriptions may change: a client then gets what it was matched with, and its next request finds that there is another version.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ottla.server.base.turns import call_in_thread
 from ottla.server.metadata.image import CLIENT_METRICS, ConfigChanged
 from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS
 from ottla.server.telemetry.otlp import Malformed, Point, points
-from ottla.wire.compression import CompressionError, decompress
+from ottla.wire.compression import CompressionError, decompress, decompressed_pieces
 from ottla.wire.crc import crc32c
 from ottla.wire.errors import ErrorCode
 from ottla.wire.primitives import uuid_to_text
@@ -154,6 +154,7 @@ class ClientTelemetry:
         self._by_client: dict[Client, bytes] = {}
         self._workers = workers
         self._version = 0  # changes whenever any subscription does
+        self._names = {name: None for kind, name in image.configs if kind == CLIENT_METRICS}  # of subscriptions, in their order
         self._wishes: dict[str, _Wish] = {}  # those that were read since they changed, by name
         self._compiled: dict[str, Expression | None] = {}  # None for what RE2 does not accept
         self._compiled_bytes = 0
@@ -166,6 +167,10 @@ class ClientTelemetry:
         if isinstance(event, ConfigChanged) and event.resource_type == CLIENT_METRICS:
             self._version += 1
             self._wishes.pop(event.name, None)
+            if (CLIENT_METRICS, event.name) in self._image.configs:
+                self._names[event.name] = None
+            else:
+                self._names.pop(event.name, None)
             self._compiled.clear()
             self._compiled_bytes = 0
 
@@ -217,14 +222,17 @@ class ClientTelemetry:
         error = self._check_push(instance, subscription_id, codec, metrics, terminating)
         instance.terminating = terminating
         instance.last_error = error
-        if error is ErrorCode.NONE and metrics and (codec or self._keeps):
+        if error is ErrorCode.NONE and metrics:
             try:
-                known = frozenset(instance.numbers)
-                read = yield from call_in_thread(lambda: self._read(codec, metrics, known), self._workers)
+                if self._keeps:
+                    known = frozenset(instance.numbers)
+                    read = yield from call_in_thread(lambda: self._read(codec, metrics, known), self._workers)
+                    self._keep(instance_id, instance, read)
+                elif codec:
+                    for _ in decompressed_pieces(codec, metrics, self.max_bytes):  # only to know whether it can be unfolded
+                        yield None
             except (CompressionError, Malformed):
                 instance.last_error = error = ErrorCode.INVALID_RECORD
-            else:
-                self._keep(instance_id, instance, read)
         return error
 
     def _check_push(self, instance: Instance, subscription_id: int, codec: int, metrics: bytes, terminating: bool) -> ErrorCode:
@@ -250,7 +258,7 @@ class ClientTelemetry:
         unpacked = decompress(codec, metrics, self.max_bytes)
         numbers: dict[Key, Point] = {}
         most = len(known) + MAX_NUMBERS_OF_ONE
-        for point in points(unpacked) if self._keeps else ():
+        for point in points(unpacked):
             key = point.name, point.attributes
             before = numbers.get(key)
             if before is not None and point.is_delta:
@@ -329,7 +337,7 @@ class ClientTelemetry:
     def _subscription(self, instance_id: bytes, attributes: Mapping[str, str | None]) -> Steps[Subscription]:
         metrics: set[str] = set()
         interval_ms = _DEFAULT_INTERVAL_MS
-        for name in [name for kind, name in self._image.configs if kind == CLIENT_METRICS]:
+        for name in list(self._names):
             yield None
             wish = self._wish(name)
             if wish is not None and (yield from self._matches(wish.patterns, attributes)):

@@ -46,7 +46,9 @@ def test_held_appends_have_offsets_at_once_and_bytes_when_they_are_written(rig: 
     assert (rig.log.log_end_offset, rig.log.size_bytes) == (6, size)
     woken: list[int] = []
     assert first.joined is not None
-    first.joined.when_written(lambda: woken.append(rig.log.size_bytes))
+    first.joined.count(20, 2, lambda joined: woken.append(rig.log.size_bytes))
+    first.joined.count(30, 3, lambda joined: woken.append(rig.log.size_bytes))
+    assert (first.joined.appends, first.joined.bytes_in, first.joined.messages_in) == (2, 50, 5)
     assert first.joined.write() is None
     assert rig.log.joined is None
     assert (rig.read(), woken) == ([0, 1, 2, 3, 4, 5], [rig.log.size_bytes])

@@ -1,10 +1,13 @@
 """scripts/mutants.py: which changes there are and how they are spelled, which are drawn, and which test is said to catch one.
 
-Nothing is mutated here but a tree of two files, and pytest is played.
+Nothing is mutated here but a tree of two files, and pytest is played, but where it is to end.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -207,3 +210,35 @@ def test_a_tree_where_much_fails_says_nothing_about_mutants(tree: Path) -> None:
 def test_a_mutant_is_not_judged_where_pytest_fails_later_without_it(tree: Path) -> None:
     with pytest.raises(CannotJudgeError):
         Played(tree, {(NEAREST, True): [BEGINS_NOT], (NEAREST, False): [Run(0, ()), BEGINS_NOT]}).judge()
+
+
+WAITING = """
+import os, signal
+from pathlib import Path
+
+def test_that_does_not_end():
+    with open({fifo!r}, "w") as told:
+        print("begun", file=told, flush=True)
+        signal.pause()
+"""
+MUTANTS = """
+import sys
+from pathlib import Path
+from scripts import mutants
+
+mutants.ROOT = Path({root!r})
+sys.exit(mutants.main())
+"""
+
+
+def test_sigterm_ends_what_runs(tree: Path, tmp_path: Path) -> None:
+    """pytest is in a group of processes of its own, which a signal to the script does not reach."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    (tree / "tests/log/test_a.py").write_text(WAITING.format(fifo=str(fifo)))
+    command = [sys.executable, "-c", MUTANTS.format(root=str(tree)), "--part", "log/a.py", "--count", "3"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process, fifo.open() as told:
+        assert told.readline() == "begun\n"
+        process.terminate()
+        assert told.read() == "", "at the end of the file nobody writes any more: pytest has ended"
+        assert process.wait() == 1

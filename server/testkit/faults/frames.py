@@ -173,6 +173,10 @@ class Frames:
             self._parked.note(answer.request)
         return answer
 
+    def serve_again(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
+        """See Dispatch.serve_again."""
+        return self._dispatch.serve_again(frame, session, self.serve)
+
     def _serve_rewriting(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
         rewrites = self._rewrites
         rewrites.forget_last()

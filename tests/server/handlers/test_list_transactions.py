@@ -3,6 +3,7 @@ test_transactions_replicated.py."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,15 +12,19 @@ import pytest
 from ottla.server.base.expressions import AT_ONCE, compile_expression
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Workers
+from ottla.server.guards.transactions import list_transactions as guard
 from ottla.server.handlers import list_transactions
+from ottla.server.requests.long_answers import AnswerList, AnswerTooLong, LongAnswers
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
 from ottla.server.txn.state import Transaction
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.list_transactions import ListTransactionsRequest
+from ottla.wire.messages.list_transactions import ENCODE_RESPONSE, ListTransactionsRequest
 from tests.fakes import Threads
 from tests.server.txn.fakes import Driver
 
+LIMIT = 1 << 20
+"""The bytes of the longest answer: the least that can be set."""
 LARGE = "(?:a?b?)+" + "a?b?" * 1000
 LONG = "ab" * (AT_ONCE // compile_expression(LARGE).work("a"))
 
@@ -32,7 +37,10 @@ class Asking:
         self.threads = Threads()
         workers = Workers(self.threads.run)
         broker: Any = SimpleNamespace(
-            clock=self.driver.clock, transaction_coordinator=lambda: self.driver.coordinator, pattern_workers=lambda: workers
+            clock=self.driver.clock,
+            transaction_coordinator=lambda: self.driver.coordinator,
+            pattern_workers=lambda: workers,
+            long_answers=LongAnswers(LIMIT),
         )
         self.request = Request(broker, Session("PLAINTEXT", "127.0.0.1"), 0, 2, 1, "c")
         for number, each in enumerate(ids):
@@ -70,3 +78,18 @@ def test_a_long_id_is_matched_in_a_thread_after_all_other_filters() -> None:
         asking.threads.end_first()
         asking.driver.clock.advance(0)
     assert asking.listed(answer.result()) == {"ab", LONG}
+
+
+@pytest.mark.parametrize("count", [32, 33])
+@pytest.mark.parametrize("guarded", [False, True])
+def test_an_answer_that_is_too_long_is_given_up(count: int, guarded: bool) -> None:
+    """Ids are up to 32 kB long, and there may be as many as clients make."""
+    asking = Asking(*(f"{number:032000}" for number in range(count)))
+    answer = asking.ask("")
+    if guarded:
+        everything: Any = SimpleNamespace(transaction=lambda *_, **__: True)
+        answer = guard(everything, lambda *_: answer, ListTransactionsRequest(), asking.request)
+    assert type(answer.transaction_states) is AnswerList
+    encode = asking.request.broker.long_answers.around(ENCODE_RESPONSE[2], "ListTransactions")
+    with nullcontext() if count * 32_000 < LIMIT else pytest.raises(AnswerTooLong, match="ListTransactions is longer than"):
+        encode(answer, [])

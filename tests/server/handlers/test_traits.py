@@ -268,6 +268,7 @@ def test_whose_answers_may_be_much_longer_than_their_requests() -> None:
         "describe_producers",
         "describe_share_group_offsets",
         "describe_transactions",
+        "list_transactions",
         "offset_fetch",
         "share_group_describe",
         "streams_group_describe",

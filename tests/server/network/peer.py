@@ -56,6 +56,9 @@ class EchoDispatch:
         self.work: Callable[[bytes], object] = lambda request: None
         """The work of serving a request, besides its answer."""
 
+    def serve_again(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
+        return self.serve(frame, session)
+
     def serve(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
         request = bytes(frame)
         self.served.append(request)

@@ -13,16 +13,21 @@ from ottla.server.base.errors import CloseConnection
 from ottla.server.base.network import OsNetwork
 from ottla.server.base.promise import Promise
 from ottla.server.dispatch.chain import Chain, Place
+from ottla.server.dispatch.measured import RequestMetrics
 from ottla.server.dispatch.routes import Dispatch
+from ottla.server.metadata.quotas import PRODUCER_BYTE_RATE
 from ottla.server.network.connection import FEW_BYTES, Connection
 from ottla.server.network.context import NetworkContext
 from ottla.server.network.held_appends import begins_with_produce
 from ottla.server.network.listener import Listener
 from ottla.server.network.receive_buffers import ReceiveBuffers
 from ottla.server.network.socket_settings import SocketSettings
+from ottla.server.quotas.enforcement import ClientQuotas
+from ottla.server.quotas.rates import Rate, Windows
 from ottla.server.requests.link import Steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
+from ottla.server.security.principals import ANONYMOUS
 from ottla.wire.api import Api
 from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
@@ -44,6 +49,8 @@ class Producer:
     def __init__(self) -> None:
         self.broker = MemoryBroker({"t": 2, "other": 1})
         self.chain = Chain()
+        self.metrics = RequestMetrics(lambda: 1)
+        self.chain.measure(self.metrics.make_route)
         self.dispatch = Dispatch(self.broker.context, self.chain)
         self.buffers = ReceiveBuffers()
         context = NetworkContext(self.broker.clock, self.broker.context.purgatory, OsNetwork(), buffers=self.buffers)
@@ -170,6 +177,37 @@ def test_what_cannot_be_written_together_is_tried_one_by_one(producer: Producer)
     producer.send(*(request(number) for number in range(4)))
     assert producer.answers() == [(number, 0, 1 + number) for number in range(4)]
     assert (producer.writes, producer.offsets()) == (5, (5, 5))
+
+
+def test_what_is_tried_one_by_one_counts_once(producer: Producer) -> None:
+    """As requests with the time they took, and as traffic if it could be written at last."""
+    traffic = producer.broker.replicas.traffic["t"]
+    appends, size, messages = traffic.appends, traffic.bytes_in, traffic.messages_in
+    producer.disk.fail("append", errno.ENOSPC)
+    producer.disk.fail("append", errno.ENOSPC, skip=1)
+    producer.send(*(request(number, batch(2)) for number in range(4)))
+    assert [error for _, error, _ in producer.answers()] == [0, ErrorCode.KAFKA_STORAGE_ERROR, 0, 0]
+    counts = producer.metrics.counts[VERSION]
+    assert (counts.requests, sum(counts.took), counts.errors) == (4, 4, {ErrorCode.KAFKA_STORAGE_ERROR: 1})
+    found = traffic.appends - appends, traffic.bytes_in - size, traffic.messages_in - messages
+    assert (found, traffic.refused) == ((3, 3 * len(batch(2)), 6), 1)
+
+
+def test_what_is_tried_one_by_one_is_charged_once(producer: Producer) -> None:
+    windows = Windows(11, 1000)
+    quotas = ClientQuotas(producer.broker.clock, windows, windows, lambda: 1)
+    quotas.set_quota((("client-id", "me"),), PRODUCER_BYTE_RATE, 1e9)
+    producer.chain.put(Place.QUOTAS, quotas)
+    producer.disk.fail("append", errno.ENOSPC)
+    frames = [request(number) for number in range(4)]
+    producer.send(*frames)
+    assert len(producer.answers()) == 4
+    now_ms = int(producer.broker.clock.monotonic() * 1000)
+    found = quotas.produce.measure_of((ANONYMOUS, "me"), now_ms)
+    assert found is not None
+    charged = Rate(windows)
+    charged.record(sum(map(len, frames)), now_ms)
+    assert found[0].now(now_ms) == charged.now(now_ms)
 
 
 def test_each_gets_its_own_error(producer: Producer) -> None:

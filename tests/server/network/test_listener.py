@@ -35,6 +35,9 @@ class SliceDispatch:
     def __init__(self, part: FileSlice | None = None) -> None:
         self.part = part
 
+    def serve_again(self, frame: Buffer, session: Session) -> Any:
+        return self.serve(frame, session)
+
     def serve(self, frame: Buffer, session: Session) -> Any:
         if bytes(frame) == b"f" and self.part is not None:
             part = FileSlice(self.part.file, self.part.position, self.part.length)

@@ -15,9 +15,12 @@ from ottla.server.metadata.image import CLIENT_METRICS
 from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS
 from ottla.server.telemetry import subscriptions as telemetry
 from ottla.server.telemetry.subscriptions import Subscription
+from ottla.wire.compression import NAMES, compress
 from ottla.wire.errors import ErrorCode
 from tests.otlp import gauge, metrics_data, point, total
 from tests.server.telemetry.test_subscriptions import DEFAULT_ID_OF_ID, EARLY, ID, NONE, Rig, kept, pushed
+
+INVALID = ErrorCode.INVALID_RECORD
 
 
 @pytest.fixture
@@ -172,3 +175,49 @@ def test_of_one_push_so_many_numbers_leave_the_thread(keeping: Rig, monkeypatch:
     assert [point.name for point in read] == ["a", "b", "c", "d", "z"]
     pushed(keeping, *(gauge(name, point(7)) for name in "abcdefgz"))
     assert kept(keeping) == {("z", ""): 7, ("a", ""): 7, ("b", ""): 7}
+
+
+@pytest.mark.parametrize(
+    ("codec", "metrics", "error"),
+    [
+        (codec, data, error)
+        for codec in NAMES
+        if codec
+        for data, error in ((compress(codec, b"x" * 1000), NONE), (compress(codec, b"x" * 1001), INVALID), (b"abc", INVALID))
+    ],
+    ids=[f"{codec} {what}" for codec in NAMES if codec for what in ("right", "too large", "broken")],
+)
+def test_a_push_that_is_not_kept_takes_no_thread(rig: Rig, codec: int, metrics: bytes, error: ErrorCode) -> None:
+    """It is unfolded all the same, for one that cannot be is refused."""
+    threads = rig.broker.hold_threads()
+    assert rig.push(metrics=metrics, codec=codec) is error
+    assert threads.jobs == []
+
+
+def wanted(found: Subscription | ErrorCode) -> tuple[str, ...]:
+    assert isinstance(found, Subscription)
+    return found.metrics
+
+
+def test_a_client_is_not_looked_for_in_the_settings_of_everything_else(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+
+    class Watched(dict[Any, Any]):
+        def __iter__(self) -> Any:
+            looks.append("at all")
+            return super().__iter__()
+
+    image = rig.broker.image
+    monkeypatch.setattr(image, "configs", Watched(image.configs))
+    assert rig.get() == Subscription((), 300_000, DEFAULT_ID_OF_ID)
+    rig.subscribe("s", metrics="m")
+    assert wanted(rig.get(bytes([1]) * 16)) == ("m",)
+    rig.subscribe("s", metrics=None)
+    assert wanted(rig.get(bytes([2]) * 16)) == ()
+    assert looks == []
+
+
+def test_subscriptions_that_were_there_before_are_known(rig: Rig) -> None:
+    rig.subscribe("s", metrics="m")
+    rig.telemetry = rig.make(1000)
+    assert wanted(rig.get()) == ("m",)

@@ -207,7 +207,8 @@ def test_without_a_fault_that_changes_bytes_an_answer_passes_as_it_is() -> None:
         async with under_test() as test:
             dispatch = Dispatch(test.context, test.broker.chain)
             frames = Frames(dispatch, test.kit.rewrites, test.kit)
-            assert frames.serve(asking(1), test.session) == dispatch.serve(asking(1), test.session)
-            assert type(test.broker.listeners[0].dispatch) is Frames
+            served = [each(asking(1), test.session) for each in (frames.serve, frames.serve_again, dispatch.serve)]
+            assert served[0] == served[1] == served[2]
+            assert isinstance(test.broker.listeners[0].dispatch, Frames)
 
     asyncio.run(scenario())
