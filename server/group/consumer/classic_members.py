@@ -62,6 +62,7 @@ def join(services: ConsumerServices, group: ConsumerGroup, request: Join) -> Joi
     old = find_member(update, member_id, request.instance_id, joining=joining, classic=True)
     subscription = _subscription(request)
     new = _update_member(old, request, subscription)
+    group.names.check_change(old.topics, new.topics)
     renamed = update.put_member(old, new)
     changed = update.subscribe_regex(old, new) is not RegexChange.NONE or renamed
     epoch = update.next_epoch(old, new, changed=changed)

@@ -76,6 +76,7 @@ def heartbeat(services: ConsumerServices, group_id: str, request: Heartbeat) -> 
     if not joining:
         check_member_epoch(old, request.epoch, request.owned)
     new = _update_member(old, request)
+    group.names.check_change(old.topics, new.topics)
     renamed = update.put_member(old, new)
     regex = update.subscribe_regex(old, new)
     assignor = group.preferred_assignor(old, new) or services.default_assignor

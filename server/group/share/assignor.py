@@ -56,7 +56,7 @@ def _frozen(target: _Target) -> Assignment:
 
 
 def _share_all(spec: GroupSpec, initialized: Initialized, targets: list[_Target]) -> None:
-    topics = next(iter(spec.members.values())).topics
+    topics = dict.fromkeys(next(iter(spec.members.values())).topics)
     partitions = [partition for topic_id in topics for partition in _assignable(spec, initialized, topic_id)]
     sharing = _Sharing(targets, partitions, range(len(targets)), _hash_of_partition)
     for index, target in enumerate(targets):

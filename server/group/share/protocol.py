@@ -12,7 +12,7 @@ The answer contains the member's assignment only if it has changed, or if the me
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import ClassVar, Final, NamedTuple
 
@@ -166,6 +166,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
             client_id=request.client.client_id,
             client_host=request.client.host,
         )
+        group.names.check_change(old.topics, new.topics)
         update = _Update(group, old, new, [])
         if new != old or request.member_id not in group.members:
             update.records.append(records.member(group_id, new))
@@ -235,7 +236,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         ids = hash_order(members, string_hash)
         specs = {name: MemberSpec(self._topic_ids(members[name]), group.target_of(name)) for name in ids}
         counts = self._topics.partition_counts({topic_id for spec in specs.values() for topic_id in spec.topics})
-        homogeneous = all(count == len(members) for count in update.subscribed.values())
+        homogeneous = len({member.topics for member in members.values()}) == 1
         spec = GroupSpec(specs, counts, homogeneous, lambda topic_id, partition: False)
         initialized = {topic_id: topic.partitions for topic_id, topic in group.state_partitions.initialized.items()}
         try:
@@ -270,7 +271,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
     def _remove(self, group: ShareGroup, member: ShareMember) -> None:
         """Removes a member. Raises GroupError if that cannot be written; the member then stays."""
         epoch = group.epoch + 1
-        metadata_hash = self._topics.hash_of(group.subscribed_topics(old=member))
+        metadata_hash = self._topics.hash_of(group.subscribed_topics(member))
         gone: list[GroupRecord] = [*records.member_tombstones(group.group_id, member.member_id)]
         gone.append(records.epoch(group.group_id, epoch, metadata_hash))
         if len(group.members) == 1:
@@ -343,10 +344,8 @@ class _Update:
         self.old = old
         self.new = new
         self.records = written
-        self.subscribed: Mapping[str, int] = group.subscribers
-        """The number of members that subscribe to each topic name. It includes this heartbeat if `_epoch` has checked
-        the topics.
-        """
+        self.subscribed: Collection[str] = group.names.counts
+        """The topic names that members subscribe to, as if the heartbeat was over once `_epoch` has checked the topics."""
 
 
 def _member(group: ShareGroup, request: Heartbeat) -> ShareMember:

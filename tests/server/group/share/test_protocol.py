@@ -10,6 +10,7 @@ import pytest
 
 from ottla.log.errors import StorageError
 from ottla.server.group.classic.group import ClassicGroup
+from ottla.server.group.modern import names
 from ottla.server.group.share.group import ShareGroup
 from ottla.server.share_state.state import SharePartition
 from ottla.wire.errors import ErrorCode
@@ -198,6 +199,16 @@ def test_no_more_members_than_may_be() -> None:
     assert driver.join("c").error_code == ErrorCode.NONE
 
 
+def test_no_more_topics_than_members_may_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "MOST_NAMES", 3)
+    driver = Driver()
+    driver.join("a", "a", "b")
+    refused = driver.join("b", "c", "d")
+    assert (refused.error_code, "more than 3 topics" in refused.error_message) == (ErrorCode.GROUP_MAX_SIZE_REACHED, True)
+    assert list(driver.group().members) == ["a"]
+    assert driver.join("b", "b", "c").error_code == ErrorCode.NONE
+
+
 def test_a_heartbeat_that_cannot_be_written_changes_nothing() -> None:
     driver = Driver()
     driver.enter()
@@ -229,11 +240,11 @@ def test_subscribers_are_counted_as_members_come_and_go() -> None:
     driver = Driver()
     driver.enter("a", "t")
     driver.enter("b", "t", "u")
-    assert dict(driver.group().subscribers) == {"t": 2, "u": 1}
+    assert dict(driver.group().names.counts) == {"t": 2, "u": 1}
     driver.beat("b", topics=["u"])
-    assert dict(driver.group().subscribers) == {"t": 1, "u": 1}
+    assert dict(driver.group().names.counts) == {"t": 1, "u": 1}
     driver.beat("a", -1)
-    assert dict(driver.group().subscribers) == {"u": 1}, "a topic that nobody reads is not among them"
+    assert dict(driver.group().names.counts) == {"u": 1}, "a topic that nobody reads is not among them"
 
 
 def test_a_topic_is_through_when_all_its_partitions_are_initialized() -> None:
