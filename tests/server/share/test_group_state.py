@@ -11,6 +11,7 @@ import pytest
 from ottla.log.errors import StorageError
 from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
+from ottla.server.group.result import Result
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
 from ottla.server.group.share.state_partitions import StatePartitions, TopicPartitions
 from ottla.server.share.group_state import ATTEMPTS, RETRY_SECONDS, Errors, ShareGroupState, is_enabled
@@ -38,6 +39,7 @@ class Node(ShareBroker):
         return self.share_group_state()
 
     def initialize(self, offsets: dict[bytes, dict[int, int]], state_epoch: int = 1) -> None:
+        self.found(StatePartitions({topic_id: TopicPartitions("", frozenset(parts)) for topic_id, parts in offsets.items()}))
         self.of_groups.initialize("g", state_epoch, offsets, self.done)
 
     def done(self, errors: Errors) -> None:
@@ -148,6 +150,34 @@ def test_a_partition_that_is_begun_at_last_is_no_error() -> None:
     node.state.log.fail = None
     node.clock.advance(1)
     assert node.outcomes == [{}]
+
+
+@pytest.mark.parametrize("seconds", [0, RETRY_SECONDS / 2])
+def test_what_is_deleted_before_an_attempt_is_not_initialized_by_it(seconds: float) -> None:
+    """Else state would stay of a group that nobody knows. A deletion may come before the first attempt, or between two."""
+    node = Node()
+    node.found(StatePartitions().begun(wanted(0, 1).topics))
+    leaders, node.state.log.leaders = node.state.log.leaders, [None] * len(node.state.log.leaders)
+    node.of_groups.initialize_after_heartbeat("g", wanted(0, 1))
+    if seconds:
+        node.clock.advance(seconds)
+    node.state.log.leaders = leaders
+    node.of_groups.delete_all("g")
+    node.groups.shard("g").run(Result(node.groups.shard("g").groups["g"].tombstones(), None))
+    node.clock.advance(RETRY_SECONDS)
+    assert [node.start_of(T, index) for index in range(3)] == [None, None, None]
+    assert node.clock.waiting == 0
+
+
+def test_of_a_group_that_another_broker_has_now_nothing_is_known() -> None:
+    node = Node()
+    missing, node.state.log.leaders = node.state.log.leaders, [None] * len(node.state.log.leaders)
+    node.initialize({T: {0: 5}})
+    node.state.log.leaders = missing
+    node.log.leaders = [None] * len(node.log.leaders)
+    node.groups.refresh()
+    node.clock.advance(RETRY_SECONDS)
+    assert node.start_of(T, 0) == 5, "what its record wanted is done"
 
 
 # Recorded
