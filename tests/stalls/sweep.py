@@ -15,7 +15,7 @@ from ottla.server.coordination import shard as coordinator_shard
 from ottla.server.dispatch import routes
 from ottla.server.dispatch.route import Waiting
 from ottla.server.group import shard as group_shard
-from ottla.server.group.consumer import targets
+from ottla.server.group.modern import target_jobs
 from ottla.server.group.modern import topics as group_topics
 from ottla.server.handlers import BROKER, delete_acls, delete_groups, describe_acls, describe_log_dirs, served
 from ottla.server.handlers import create_acls as create_acls_handler
@@ -82,7 +82,7 @@ BOUNDS: Final = tuple(
         (acknowledging, "AT_ONCE"),
         (acknowledging, "CARRIED_OUT_AT_ONCE"),
         (delete_groups, "AT_ONCE"),
-        (targets, "AT_ONCE"),
+        (target_jobs, "AT_ONCE"),
         (group_topics, "NAMES_A_STEP"),
         (group_shard, "GROUPS_A_STEP"),
         (group_shard, "RECORDS_A_PIECE"),

@@ -26,8 +26,8 @@ from ottla.server.group.consumer.member import ConsumerMember, Held, member_orde
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
-from ottla.server.group.modern.epochs import DUE_NOW, FIRST_EPOCH, NO_EPOCH
-from ottla.server.group.modern.group import ModernGroup
+from ottla.server.group.modern.epochs import NO_EPOCH
+from ottla.server.group.modern.group import SubscribedGroup
 from ottla.server.group.modern.names import Names
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.wire.errors import ErrorCode
@@ -61,7 +61,7 @@ def topics_of(member: ConsumerMember, regexes: Mapping[str, ResolvedRegex]) -> f
     return member.topics | resolved.topics
 
 
-class ConsumerGroup(ModernGroup[ConsumerMember]):
+class ConsumerGroup(SubscribedGroup[ConsumerMember]):
     """A consumer group (see the module's docstring)."""
 
     kind: ClassVar[Kind] = Kind.CONSUMER
@@ -70,18 +70,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.protocol_type = "consumer"
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
         self.static_members: dict[str, str] = {}  # instance id -> member id
-        self.targets: dict[str, Assignment] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self.has_partition_metadata = False
         """True if there is a partition metadata record, which Kafka before 4.1 wrote; the next heartbeat removes it."""
-        self.refresh_at_ms = DUE_NOW
-        """The time when its topics are checked again; it is DUE_NOW after one of them has changed."""
-        self.assignment_failed_ms = 0
-        """The time at which a target could last not be made or written, so that not every heartbeat tries; 0 if never."""
-        self.names = Names()
         self._matched = Names()
         self._regex_members: Counter[str] = Counter()
         self._assignors: Counter[str] = Counter()
@@ -135,6 +127,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members[member_id]
+
+    def present(self, member: ConsumerMember) -> ConsumerMember | None:
+        return super().present(member) or self.static_member(member.instance_id)
 
     def target_of(self, member_id: str, instance_id: str | None) -> Assignment:
         """Returns a member's target assignment. A static member inherits that of the former member with its instance id."""

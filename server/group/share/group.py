@@ -17,9 +17,7 @@ from typing import Any, ClassVar, Final
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
-from ottla.server.group.modern.epochs import DUE_NOW, FIRST_EPOCH
-from ottla.server.group.modern.group import ModernGroup
-from ottla.server.group.modern.names import Names
+from ottla.server.group.modern.group import SubscribedGroup
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.server.group.share import records
 from ottla.server.group.share.member import ShareMember, assignment_of
@@ -31,7 +29,7 @@ EMPTY: Final = "Empty"
 STABLE: Final = "Stable"
 
 
-class ShareGroup(ModernGroup[ShareMember]):
+class ShareGroup(SubscribedGroup[ShareMember]):
     """A share group (see the module's docstring)."""
 
     kind: ClassVar[Kind] = Kind.SHARE
@@ -40,13 +38,7 @@ class ShareGroup(ModernGroup[ShareMember]):
     def __init__(self, group_id: str, now_ms: Callable[[], int]) -> None:
         super().__init__(group_id)
         self.protocol_type = "share"
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
-        self.names = Names()
-        self.targets: dict[str, Assignment] = {}
         self.state_partitions: StatePartitions = NOTHING
-        self.refresh_at_ms = DUE_NOW
-        """The time when its topics are checked again; it is DUE_NOW after one of them has changed."""
         self.refresh_epoch = 0
         """The epoch that the deadline was set for. If the group has not reached it, it could not be written."""
         self._now_ms = now_ms

@@ -19,21 +19,23 @@ from typing import ClassVar, Final, NamedTuple
 from ottla.server.base.turns import at_once
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
-from ottla.server.group.modern.assignor import Assignment, AssignorError, GroupSpec, MemberSpec
+from ottla.server.group.modern.assignor import Assignment, AssignorError
 from ottla.server.group.modern.epochs import DUE_NOW, JOINING_EPOCH, LEAVING_EPOCH, LOOK_AGAIN_MS
 from ottla.server.group.modern.group_configs import GroupConfigs
 from ottla.server.group.modern.java_order import hash_order, string_hash
 from ottla.server.group.modern.target import changed_targets
+from ottla.server.group.modern.target_jobs import TargetJobs, is_small
 from ottla.server.group.modern.timers import MemberTimers
 from ottla.server.group.modern.topics import Topics
 from ottla.server.group.protocol import Deadline, GroupProtocol, ShardContext
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.server.group.requests import Client, Committer
 from ottla.server.group.result import Result
-from ottla.server.group.share import assignor, records
+from ottla.server.group.share import records
 from ottla.server.group.share.group import ShareGroup
 from ottla.server.group.share.member import ShareMember
 from ottla.server.group.share.state_partitions import ByTopic, StatePartitions, TopicPartitions
+from ottla.server.group.share.targets import Snapshot, assign
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.share_group_metadata_key import ShareGroupMetadataKey
 
@@ -86,6 +88,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         self._timers = MemberTimers(shard.clock)
         self._values = GroupConfigs(shard.settings.broker, shard.cluster)
         self._topics = Topics(shard.cluster, self._refresh_groups)
+        self._jobs = TargetJobs(shard, records)
         self._cleaning = False
 
     # State
@@ -112,6 +115,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         return None
 
     def discard(self, group: ShareGroup, error: ErrorCode) -> None:
+        self._jobs.drop(group.group_id)
         for member_id in group.members:
             self._timers.cancel_all(group.group_id, member_id)
 
@@ -178,6 +182,8 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         interval_ms = self._values.number(group_id, "share.heartbeat.interval.ms")
         answer = HeartbeatAnswer(led.member_id, led.epoch, interval_ms, led.assigned if shown else None, initialize)
         self._shard.run(Result(update.records, None))
+        if update.large_target:
+            self._start_target(self.group(group_id))
         self._begin_session(group_id, request.member_id)
         return answer
 
@@ -225,31 +231,30 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
 
     def _target(self, update: _Update, epoch: int) -> tuple[int, Assignment]:
         """Returns the epoch of the target assignment and the member's part of it. Makes a new one if one is due and not too
-        early.
+        early, or notes that it takes so long that it is made in the background (target_jobs.py).
         """
         group, now_ms, member_id = update.group, self._shard.clock.now_ms(), update.new.member_id
         interval_ms = self._values.number(group.group_id, "share.assignment.interval.ms")
-        is_early = group.assignment_timestamp_ms and now_ms < group.assignment_timestamp_ms + interval_ms
-        if group.assignment_epoch >= epoch or is_early:
-            return group.assignment_epoch, group.target_of(member_id)
-        members = {**group.members, member_id: update.new}
-        ids = hash_order(members, string_hash)
-        specs = {name: MemberSpec(self._topic_ids(members[name]), group.target_of(name)) for name in ids}
-        counts = self._topics.partition_counts({topic_id for spec in specs.values() for topic_id in spec.topics})
-        homogeneous = len({member.topics for member in members.values()}) == 1
-        spec = GroupSpec(specs, counts, homogeneous, lambda topic_id, partition: False)
-        initialized = {topic_id: topic.partitions for topic_id, topic in group.state_partitions.initialized.items()}
+        former = group.assignment_epoch, group.target_of(member_id)
+        if group.assignment_epoch >= epoch or group.is_early(now_ms, interval_ms) or self._jobs.is_running(group.group_id):
+            return former
+        snapshot = Snapshot({**group.members, member_id: update.new}, group.targets, group.state_partitions.initialized)
+        if not is_small(snapshot.subscriptions(), self._topics):
+            update.large_target = True
+            return former
         try:
-            assigned = assignor.assign(spec, initialized)
+            assigned = at_once(assign(snapshot, self._topics))
         except AssignorError as error:
             raise GroupError(ErrorCode.UNSUPPORTED_ASSIGNOR, str(error)) from error
-        for name, target in changed_targets(group.targets, assigned, ids).items():
+        for name, target in changed_targets(group.targets, assigned, hash_order(snapshot.members, string_hash)).items():
             update.records.append(records.target(group.group_id, name, target))
         update.records.append(records.target_epoch(group.group_id, epoch, now_ms))
         return epoch, assigned.get(member_id, {})
 
-    def _topic_ids(self, member: ShareMember) -> list[bytes]:
-        return at_once(self._topics.ids_in_hash_order(member.topics))
+    def _start_target(self, group: ShareGroup) -> None:
+        """Begins to make a target for the group's present epoch in the background."""
+        snapshot = Snapshot(dict(group.members), dict(group.targets), group.state_partitions.initialized)
+        self._jobs.start(group, snapshot.members, assign(snapshot, self._topics))
 
     def _lead(self, update: _Update, epoch: int, target: Assignment, *, subscription_changed: bool) -> ShareMember:
         """Returns the member after this update, and records it: it gets its target, as far as it subscribes to the topics."""
@@ -344,6 +349,8 @@ class _Update:
         self.old = old
         self.new = new
         self.records = written
+        self.large_target = False
+        """True if a target is due that is made in the background."""
         self.subscribed: Collection[str] = group.names.counts
         """The topic names that members subscribe to, as if the heartbeat was over once `_epoch` has checked the topics."""
 
