@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from ottla.server.base.answers import chain_answer, map_answer, recover_answer
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, all_kept, take_steps
+from ottla.server.base.waiting import in_line_of
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
 from ottla.server.group.share.state_partitions import NOTHING, StatePartitions
 from ottla.server.metadata.feature_levels import SHARE_VERSION
-from ottla.server.share.waiting import in_line
 from ottla.server.share_state.errors import MAY_BE_GONE, ShareStateError
 from ottla.wire.errors import ErrorCode
 
@@ -74,15 +74,7 @@ class ShareGroupState:
 
     def _in_order(self, group_id: str, steps: Steps[T]) -> T | Promise[T]:
         """Takes steps once all that were begun before for the same group are taken."""
-        return take_steps(self._in_line(group_id, steps), self._clock)
-
-    def _in_line(self, group_id: str, steps: Steps[T]) -> Steps[T]:
-        line = self._under_way.setdefault(group_id, deque())
-        try:
-            return (yield from in_line(line, steps))
-        finally:
-            if not line:
-                del self._under_way[group_id]
+        return take_steps(in_line_of(self._under_way, group_id, steps), self._clock)
 
     def initialize(
         self,
@@ -118,15 +110,19 @@ class ShareGroupState:
 
         self._clock.call_later(0, lambda: self.initialize(group_id, wanted.state_epoch, offsets, done))
 
-    def finish(self, group_id: str, wanted: Initialize, errors: Errors) -> None:
-        """Records the outcome in the group: all that it wanted is initialized, or, after an error, none of it."""
+    def finish(self, group_id: str, wanted: Initialize, errors: Errors) -> Promise[None] | None:
+        """Records the outcome in the group: all that it wanted is initialized, or, after an error, none of it. Returns a promise
+        if that takes long, which does not fail."""
+
+        def log(error: GroupError) -> None:
+            logger.warning("cannot record whether the partitions of share group %s were initialized: %s", group_id, error)
+
         try:
             protocol = self._groups.member_shard(group_id).protocol(ShareProtocol)
-            group = protocol.group(group_id)
-            step = group.state_partitions.failed if errors else group.state_partitions.done
-            protocol.change_state_partitions(group, step(wanted.topics))
+            return recover_answer(protocol.end_initialization(group_id, wanted.topics, failed=bool(errors)), GroupError, log)
         except GroupError as error:
-            logger.warning("cannot record whether the partitions of share group %s were initialized: %s", group_id, error)
+            log(error)
+            return None
 
     def delete(self, group_id: str, topics: Mapping[bytes, Iterable[int]]) -> Deleted | Promise[Deleted]:
         """Forgets the group's state in partitions. Returns, by topic id, the last error of its partitions, or None."""

@@ -27,7 +27,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
 from ottla.server.group.modern.epochs import NO_EPOCH
-from ottla.server.group.modern.group import SubscribedGroup
+from ottla.server.group.modern.group import LARGE, SubscribedGroup
 from ottla.server.group.modern.names import Names
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.wire.errors import ErrorCode
@@ -165,6 +165,10 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
     # Subscriptions
 
     @property
+    def is_large(self) -> bool:
+        return super().is_large or len(self._matched.counts) > LARGE
+
+    @property
     def has_regexes(self) -> bool:
         return bool(self._regex_members)
 
@@ -203,6 +207,7 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
     # Replay
 
     def replay(self, record: ProtocolRecord) -> None:
+        self.changes += 1
         _REPLAY[type(record.key).__name__](self, record.key, record.value)
 
     def _replay_epoch(self, key: Any, value: Any) -> None:

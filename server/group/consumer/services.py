@@ -19,8 +19,8 @@ from ottla.server.group.consumer.targets import Snapshot, assign
 from ottla.server.group.consumer.timeouts import Timeouts
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.assignor import Assignor
-from ottla.server.group.modern.epochs import DUE_NOW
 from ottla.server.group.modern.group_configs import GroupConfigs
+from ottla.server.group.modern.operations import Operations
 from ottla.server.group.modern.target_jobs import TargetJobs
 from ottla.server.group.modern.topics import Topics
 from ottla.server.group.protocol import ShardContext
@@ -47,6 +47,7 @@ class ConsumerServices:
         self.assignors = {name: ASSIGNORS[name] for name in map(assignor_name, names)}
         self.default_assignor = next(iter(self.assignors))
         self.topics = Topics(shard.cluster, self._refresh_groups)
+        self.operations = Operations(shard)
         self.target_jobs = TargetJobs(shard, records)
         self.topics_version = shard.cluster.highest_offset
         """The version of the metadata that brought the newest topic. Expressions that were looked up before may match
@@ -111,4 +112,4 @@ class ConsumerServices:
     def _refresh_groups(self, changed: Set[str]) -> None:
         for group in self.shard.groups.values():
             if isinstance(group, ConsumerGroup) and group.reads_any(changed):
-                group.refresh_at_ms = DUE_NOW
+                group.topics_changed()

@@ -17,7 +17,7 @@ import enum
 from collections.abc import Callable, Collection
 from typing import NamedTuple, TypeVar
 
-from ottla.server.base.turns import at_once
+from ottla.server.base.turns import Steps, at_once
 from ottla.server.group.consumer import records
 from ottla.server.group.consumer.group import ConsumerGroup, topics_of
 from ottla.server.group.consumer.member import ConsumerMember, MemberState, member_order
@@ -122,13 +122,13 @@ class GroupUpdate:
         if due and subscribed:
             self.after.append(lambda: services.lookups.start(group.group_id, subscribed, self.may_see))
 
-    def next_epoch(self, old: ConsumerMember, new: ConsumerMember, *, changed: bool) -> int:
-        """Returns the group's epoch: the next one if a subscription has `changed`, or if its topics have changed."""
+    def next_epoch(self, old: ConsumerMember, new: ConsumerMember, *, changed: bool) -> Steps[int]:
+        """Makes steps that return the group's epoch: the next one if a subscription has `changed`, or if its topics have."""
         group = self.group
         if not changed and self.now_ms < group.refresh_at_ms:
             return group.epoch
         gone = [old.regex] if old.regex and old.regex != new.regex and group.regex_members(old.regex) == 1 else []
-        metadata_hash = self.services.topics.hash_of(group.subscribed_topics([old], new, gone))
+        metadata_hash = yield from self.services.topics.hash_in_steps(group.subscribed_topics([old], new, gone))
         epoch = group.epoch
         if changed or metadata_hash != group.metadata_hash:
             epoch += 1
@@ -187,18 +187,21 @@ class GroupUpdate:
                 former[new.member_id] = inherited
         return Snapshot(members, former, group.targets, group.regexes)
 
-    def lead(self, member: ConsumerMember, target: Target, *, changed: bool, owned: Owned | None) -> ConsumerMember:
-        """Returns the member one step further, and records it. `changed` means that its subscription has just changed.
+    def lead(self, member: ConsumerMember, target: Target, *, changed: bool, owned: Owned | None) -> Steps[ConsumerMember]:
+        """Makes steps that return the member one step further, and record it. `changed` means that its subscription has just
+        changed.
 
-        Raises GroupError FENCED_MEMBER_EPOCH.
+        They raise GroupError FENCED_MEMBER_EPOCH.
         """
         if not changed and member.is_reconciled_to(target.epoch):
             return member
         subscribed: Collection[bytes] = frozenset(self.services.topics.ids(topics_of(member, self.group.regexes)))
         situation = Situation(target.epoch, target.assignment, subscribed, changed, self.group.epoch_of, owned)
-        led = reconcile(member, situation)
+        yield None
+        led = yield from reconcile(member, situation)
         if led != member:
             self.records.append(records.current(self.group.group_id, led))
+            yield None
             if not led.is_classic:
                 self.after.append(lambda: self._time_rebalance(led))
         return led

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group
@@ -37,6 +37,9 @@ class ModernMember(Protocol):
 
 
 M = TypeVar("M", bound=ModernMember)
+
+LARGE: Final = 300
+"""A group whose members name more topics than that is large (`is_large`). An operation on another takes less than a turn."""
 
 
 class ModernGroup(Group, Generic[M]):
@@ -110,6 +113,19 @@ class SubscribedGroup(ModernGroup[M]):
         """The time at which a target could last not be made or written, so that not every heartbeat tries; 0 if never."""
         self.refresh_at_ms = DUE_NOW
         """The time when its topics are checked again; it is DUE_NOW after one of them has changed."""
+        self.changes = 0
+        """The number of records that were replayed, and of times that topics have changed: what is planned in between is no
+        longer true."""
+
+    @property
+    def is_large(self) -> bool:
+        """Returns whether its members name so many topics that an operation may take longer than a turn."""
+        return len(self.names.counts) > LARGE
+
+    def topics_changed(self) -> None:
+        """Has its topics checked by the next heartbeat."""
+        self.refresh_at_ms = DUE_NOW
+        self.changes += 1
 
     def is_early(self, now_ms: int, interval_ms: int) -> bool:
         """Returns whether the last target was made, or could not be made, less than `interval_ms` ago."""

@@ -39,8 +39,6 @@ class ShareGroup(SubscribedGroup[ShareMember]):
         super().__init__(group_id)
         self.protocol_type = "share"
         self.state_partitions: StatePartitions = NOTHING
-        self.refresh_epoch = 0
-        """The epoch that the deadline was set for. If the group has not reached it, it could not be written."""
         self._now_ms = now_ms
         self._awaits: bool | None = None  # the value of awaits_partitions since the last record; None if not computed
 
@@ -106,17 +104,10 @@ class ShareGroup(SubscribedGroup[ShareMember]):
             for topic_id, topic in self.state_partitions.initialized.items()
         )
 
-    # Checking topics
-
-    def refresh_due(self, now_ms: int) -> bool:
-        return now_ms >= self.refresh_at_ms or self.epoch < self.refresh_epoch
-
-    def refresh_again(self, at_ms: int, epoch: int) -> None:
-        self.refresh_at_ms, self.refresh_epoch = at_ms, epoch
-
     # Replay
 
     def replay(self, record: ProtocolRecord) -> None:
+        self.changes += 1
         self._awaits = None
         _REPLAY[type(record.key).__name__](self, record.key, record.value)
 

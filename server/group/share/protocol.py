@@ -14,19 +14,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar, Final, NamedTuple
 
-from ottla.server.base.turns import at_once
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, at_once, in_runs
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.modern.assignor import Assignment, AssignorError
-from ottla.server.group.modern.epochs import DUE_NOW, JOINING_EPOCH, LEAVING_EPOCH, LOOK_AGAIN_MS
+from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LOOK_AGAIN_MS
 from ottla.server.group.modern.group_configs import GroupConfigs
 from ottla.server.group.modern.java_order import hash_order, string_hash
+from ottla.server.group.modern.operations import Operations
 from ottla.server.group.modern.target import changed_targets
 from ottla.server.group.modern.target_jobs import TargetJobs, is_small
 from ottla.server.group.modern.timers import MemberTimers
-from ottla.server.group.modern.topics import Topics
+from ottla.server.group.modern.topics import NAMES_A_STEP, Topics
 from ottla.server.group.protocol import Deadline, GroupProtocol, ShardContext
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.server.group.requests import Client, Committer
@@ -88,6 +91,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         self._timers = MemberTimers(shard.clock)
         self._values = GroupConfigs(shard.settings.broker, shard.cluster)
         self._topics = Topics(shard.cluster, self._refresh_groups)
+        self._operations = Operations(shard)
         self._jobs = TargetJobs(shard, records)
         self._cleaning = False
 
@@ -134,7 +138,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
     def _refresh_groups(self, changed: Set[str]) -> None:
         for group in self._groups():
             if group.reads_any(changed):
-                group.refresh_at_ms = DUE_NOW
+                group.topics_changed()
 
     def _groups(self) -> list[ShareGroup]:
         return [group for group in self._shard.groups.values() if isinstance(group, ShareGroup)]
@@ -153,12 +157,16 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
 
     # Heartbeats
 
-    def group_heartbeat(self, group_id: str, request: Heartbeat) -> HeartbeatAnswer:
+    def group_heartbeat(self, group_id: str, request: Heartbeat) -> HeartbeatAnswer | Promise[HeartbeatAnswer]:
         """Answers a ShareGroupHeartbeat. Raises GroupError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID or
-        FENCED_MEMBER_EPOCH, each with a message.
+        FENCED_MEMBER_EPOCH, each with a message, or the promise fails with it.
         """
         if request.epoch == LEAVING_EPOCH:
             return self._leave(group_id, request)
+        return self._operations.carry_out(group_id, partial(self._stay, group_id, request), request.topics)
+
+    def _stay(self, group_id: str, request: Heartbeat) -> Steps[Result[HeartbeatAnswer]]:
+        """Makes steps that return the records and the answer for a member that joins or stays. They raise GroupError."""
         self._topics.report_changes()
         group = self.group_or_new(group_id) if request.epoch == JOINING_EPOCH else self.group(group_id)
         self._check_room(group, request.member_id)
@@ -174,18 +182,29 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         update = _Update(group, old, new, [])
         if new != old or request.member_id not in group.members:
             update.records.append(records.member(group_id, new))
-        epoch, bumped = self._epoch(update)
+            yield None
+        epoch, bumped = yield from self._epoch(update)
+        yield None
         assignment_epoch, target = self._target(update, epoch)
+        yield None
         led = self._lead(update, assignment_epoch, target, subscription_changed=bumped)
-        initialize = self._to_initialize(update, epoch)
+        yield None
+        initialize = yield from self._to_initialize(update, epoch)
         shown = request.epoch == JOINING_EPOCH or request.topics is not None or led.assigned != old.assigned
         interval_ms = self._values.number(group_id, "share.heartbeat.interval.ms")
         answer = HeartbeatAnswer(led.member_id, led.epoch, interval_ms, led.assigned if shown else None, initialize)
-        self._shard.run(Result(update.records, None))
+        return Result(update.records, answer, partial(self._written, update))
+
+    def _written(self, update: _Update, error: ErrorCode) -> None:
+        """Does what follows a heartbeat. Raises GroupError if its records could not be written."""
+        if error is not ErrorCode.NONE:
+            raise GroupError(error)
+        group = self.group(update.group.group_id)  # a new one, if the records made it
+        if update.refreshed:
+            group.refresh_at_ms = self._shard.clock.now_ms() + LOOK_AGAIN_MS
         if update.large_target:
-            self._start_target(self.group(group_id))
-        self._begin_session(group_id, request.member_id)
-        return answer
+            self._start_target(group)
+        self._begin_session(group.group_id, update.new.member_id)
 
     def group(self, group_id: str) -> ShareGroup:
         """Returns the share group of this id. Raises GroupError GROUP_ID_NOT_FOUND."""
@@ -212,21 +231,21 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         if len(group.members) >= most and member_id not in group.members:
             raise GroupError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"A share group has at most {most} members.")
 
-    def _epoch(self, update: _Update) -> tuple[int, bool]:
-        """Returns the group's epoch after this heartbeat, and whether it was raised."""
-        group, now_ms = update.group, self._shard.clock.now_ms()
+    def _epoch(self, update: _Update) -> Steps[tuple[int, bool]]:
+        """Makes steps that return the group's epoch after this heartbeat, and whether it was raised."""
+        group = update.group
         raised = update.old.topics != update.new.topics
         if group.assignment_epoch >= group.epoch:
             raised = raised or group.awaits_partitions
-        if not raised and not group.refresh_due(now_ms):
+        if not raised and self._shard.clock.now_ms() < group.refresh_at_ms:
             return group.epoch, False
         update.subscribed = group.subscribed_topics(update.old, update.new)
-        metadata_hash = self._topics.hash_of(update.subscribed)
+        metadata_hash = yield from self._topics.hash_in_steps(update.subscribed)
         raised = raised or metadata_hash != group.metadata_hash
         epoch = group.epoch + raised
         if raised:
             update.records.append(records.epoch(group.group_id, epoch, metadata_hash))
-        group.refresh_again(now_ms + LOOK_AGAIN_MS, epoch)
+        update.refreshed = True
         return epoch, raised
 
     def _target(self, update: _Update, epoch: int) -> tuple[int, Assignment]:
@@ -296,21 +315,25 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
 
     # Partitions with state
 
-    def _to_initialize(self, update: _Update, epoch: int) -> Initialize | None:
-        """Returns the partitions of subscribed topics that have no state and are not being initialized already, or None."""
+    def _to_initialize(self, update: _Update, epoch: int) -> Steps[Initialize | None]:
+        """Makes steps that return the partitions of subscribed topics that have no state and are not being initialized already,
+        or None."""
         group, now_ms = update.group, self._shard.clock.now_ms()
         had = group.state_partitions
         since_ms = now_ms - self._values.broker_number("group.share.initialize.retry.interval.ms")
         wanted: ByTopic = {}
-        for name in update.subscribed:
-            topic = self._shard.cluster.topics.get(name)
-            if topic is not None and not had.has_all(topic.topic_id, len(topic.partitions)):
-                missing = frozenset(range(len(topic.partitions))) - had.partitions_of(topic.topic_id, since_ms)
-                if missing:
-                    wanted[topic.topic_id] = TopicPartitions(name, missing, now_ms)
+        for run in in_runs(list(update.subscribed), NAMES_A_STEP):
+            for name in run:
+                topic = self._shard.cluster.topics.get(name)
+                if topic is not None and not had.has_all(topic.topic_id, len(topic.partitions)):
+                    missing = frozenset(range(len(topic.partitions))) - had.partitions_of(topic.topic_id, since_ms)
+                    if missing:
+                        wanted[topic.topic_id] = TopicPartitions(name, missing, now_ms)
+            yield None
         if not wanted:
             return None
         update.records.append(had.begun(wanted).record(group.group_id))
+        yield None
         known = had.initialized.keys() | had.initializing.keys()
         return Initialize(epoch, wanted, {topic_id: 0 if topic_id in known else -1 for topic_id in wanted})
 
@@ -320,6 +343,18 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         if not isinstance(group, ShareGroup):
             return {}
         return {topic_id: topic.partitions for topic_id, topic in group.state_partitions.initialized.items()}
+
+    def end_initialization(self, group_id: str, wanted: ByTopic, *, failed: bool) -> Promise[None] | None:
+        """Records that these partitions are initialized, if they are still wanted, or that they could not be. Raises GroupError
+        if that cannot be written, or the promise fails with it."""
+
+        def end() -> Steps[Result[None]]:
+            had = self.group(group_id).state_partitions
+            changed = had.failed(wanted) if failed else had.done(wanted)
+            yield None
+            return Result([changed.record(group_id)], None)
+
+        return self._operations.carry_out(group_id, end, wanted)
 
     def change_state_partitions(self, group: ShareGroup, changed: StatePartitions) -> None:
         """Records which partitions have state. Raises GroupError if that cannot be written."""
@@ -349,6 +384,8 @@ class _Update:
         self.old = old
         self.new = new
         self.records = written
+        self.refreshed = False
+        """True if its topics were checked."""
         self.large_target = False
         """True if a target is due that is made in the background."""
         self.subscribed: Collection[str] = group.names.counts

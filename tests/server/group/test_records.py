@@ -119,7 +119,7 @@ def test_tombstones() -> None:
 
 
 def test_a_record_that_is_encoded_ahead_is_not_encoded_again() -> None:
-    made = [
+    made: list[GroupRecord] = [
         ProtocolRecord(ConsumerGroupMetadataKey("g"), ConsumerGroupMetadataValue(7, 9)),
         ProtocolRecord(ConsumerGroupMetadataKey("h"), None),
         group_tombstone("c"),

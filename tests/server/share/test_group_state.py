@@ -11,6 +11,7 @@ import pytest
 from ottla.log.errors import StorageError
 from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
+from ottla.server.group.modern import operations
 from ottla.server.group.result import Result
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
 from ottla.server.group.share.state_partitions import StatePartitions, TopicPartitions
@@ -340,3 +341,38 @@ def test_the_partitions_of_another_group_do_not_wait() -> None:
     assert node.outcomes == [{}]
     assert deleted.result() == {T: None} if isinstance(deleted, Promise) else deleted == {T: None}
     assert node.of_groups._under_way == {}
+
+
+@pytest.mark.parametrize("rounds", range(3))
+def test_the_end_of_an_initialization_is_recorded_in_turns_and_not_after_a_deletion(
+    monkeypatch: pytest.MonkeyPatch, rounds: int
+) -> None:
+    """Else the group's record would say that there is state where it was deleted."""
+    monkeypatch.setattr(operations, "LARGE", 0)
+    node = SlowNode()
+    node.found(StatePartitions().begun(wanted(0, 1).topics))
+    recorded = node.of_groups.finish("g", wanted(0, 1), {})
+    for _ in range(rounds):
+        node.clock.next_round()
+    assert isinstance(recorded, Promise)
+    ends_first = recorded.done()
+    node.of_groups.delete_all("g")
+    node.clock.advance(0)
+    assert recorded.done()
+    assert (node.partitions.initializing, node.partitions.initialized) == ({}, {})
+    assert ends_first == (rounds == 2)
+
+
+def test_an_outcome_that_cannot_be_recorded_in_turns_is_told_to_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(operations, "LARGE", 0)
+    node = SlowNode()
+    node.found(StatePartitions().begun(wanted(0).topics))
+    recorded = node.of_groups.finish("g", wanted(0), {})
+    node.log.fail = StorageError("gone")
+    node.clock.advance(0)
+    assert isinstance(recorded, Promise)
+    assert recorded.result() is None
+    assert "cannot record" in caplog.text
+    assert node.partitions.initializing[T].partitions == {0}

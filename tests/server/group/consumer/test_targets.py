@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.log.errors import StorageError
-from ottla.server.base.turns import Steps
+from ottla.server.base.turns import Steps, at_once
 from ottla.server.group.consumer import records, targets
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.member import ConsumerMember
@@ -54,7 +54,7 @@ class SlowRig(Rig):
     def join(self, update: GroupUpdate, joins: ConsumerMember) -> Target:
         group, new = update.group, replace(joins, epoch=JOINING_EPOCH)
         update.put_member(ConsumerMember(new.member_id), new)
-        target = update.target(ConsumerMember(new.member_id), new, update.next_epoch(new, new, changed=True))
+        target = update.target(ConsumerMember(new.member_id), new, at_once(update.next_epoch(new, new, changed=True)))
         assert target == Target(group.assignment_epoch, group.target_of(new.member_id, new.instance_id)), "the former one"
         self.services.run(update.result(None))
         return target

@@ -9,12 +9,17 @@ from collections.abc import Callable
 import pytest
 
 from ottla.log.errors import StorageError
+from ottla.server.base.promise import Promise
 from ottla.server.group.classic.group import ClassicGroup
-from ottla.server.group.modern import names
+from ottla.server.group.modern import group as modern_group
+from ottla.server.group.modern import names, operations
 from ottla.server.group.share.group import ShareGroup
+from ottla.server.group.share.protocol import ShareProtocol
+from ottla.server.handlers import share_group_heartbeat
 from ottla.server.share_state.state import SharePartition
 from ottla.wire.errors import ErrorCode
-from tests.server.coordination.memory import NODE_ID, TOPICS
+from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from tests.server.coordination.memory import NODE_ID, TOPICS, slow
 from tests.server.group.share.driver import END_OFFSET, Driver, assigned
 
 T, U = TOPICS["t"][0], TOPICS["u"][0]
@@ -380,3 +385,34 @@ def test_a_restart_finds_everything_at_every_step() -> None:
         again.groups.close()
     assert driver.delete() == ErrorCode.NONE
     assert "g" not in driver.broker.restarted().groups.shard("g").groups
+
+
+@pytest.mark.parametrize("rounds", range(7))
+def test_a_heartbeat_of_a_large_group_is_answered_in_turns(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
+    """What it has found is no longer true if a member leaves meanwhile, or a topic grows."""
+    for each in (operations, modern_group):
+        monkeypatch.setattr(each, "LARGE", 0)
+    driver = Driver()
+    driver.broker.groups.member_shard("g")
+    driver.broker.state.coordinator.refresh()
+    driver.clock.advance(0)
+    answer = share_group_heartbeat.handle(ShareGroupHeartbeatRequest("g", "m", 0, None, ["t"]), driver.broker.context(1))
+    assert getattr(answer, "error_code", 0) == 0
+    driver.clock.advance(1.5)
+    with slow(driver.clock):
+        joining = ShareGroupHeartbeatRequest("g", "n", 0, None, ["t"])
+        joined = share_group_heartbeat.handle(joining, driver.broker.context(1))
+        for _ in range(rounds):
+            driver.clock.next_round()
+        assert isinstance(joined, Promise)
+        assert not joined.done()
+        driver.beat("m", -1)
+        driver.broker.grow("t", 5)
+        driver.broker.groups.shard("g").protocol(ShareProtocol)._topics.report_changes()
+        epoch = driver.group().epoch
+        driver.clock.advance(1)
+        assert (joined.result().error_code, joined.result().member_epoch) == (0, epoch + 1)
+    group = driver.group()
+    assert (list(group.members), list(group.targets)) == (["n"], ["n"])
+    assert group.metadata_hash == driver.broker.groups.shard("g").protocol(ShareProtocol)._topics.hash_of({"t"})
+    assert group.state_partitions.initialized[T].partitions == {0, 1, 2, 3, 4}
