@@ -15,6 +15,7 @@ from ottla.log.config_def import Setting, text_of
 from ottla.log.stored_index import LOADED_ENTRIES
 from ottla.server.base.expressions import MAX_MEMORY, MAX_NAMED, MAX_WEIGHT
 from ottla.server.group.classic.member_limits import MOST_BATCHES, MOST_NAMES, MOST_PROTOCOLS
+from ottla.server.group.modern.names import MOST_NAMES as MOST_NAMED
 from ottla.server.group.pending_ids import MOST_BYTES, MOST_OF_A_GROUP
 from ottla.server.http.responder import MAX_BODY_BYTES, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_UNTAKEN_BYTES
 from ottla.server.metadata.access import MAX_COMPARISONS
@@ -150,6 +151,11 @@ SECTIONS: Final[dict[str, Section]] = {
                 "topics in the subscriptions of a classic group's members",
                 MOST_NAMES,
                 "the group counts as reading all topics: none of its offsets expires or is deleted; Kafka has no limit",
+            ),
+            Fixed(
+                "topics that the members of a consumer group, or of a share group, name together",
+                MOST_NAMED,
+                "81 GROUP_MAX_SIZE_REACHED; a classic group that names more cannot become a consumer group; Kafka has no limit",
             ),
             Fixed("member ids of a classic group that nobody has joined with yet", MOST_OF_A_GROUP, _FORGOTTEN_ID),
             Fixed("bytes of such ids in all groups", MOST_BYTES, _FORGOTTEN_ID),

@@ -94,6 +94,7 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/group/modern/assignor.py": "tests/server/group/consumer/test_assignors_oracle.py",
     "server/group/modern/epochs.py": "tests/server/group/consumer/test_protocol.py",
     "server/group/modern/target.py": "tests/server/group/consumer/test_protocol.py",
+    "server/group/modern/target_jobs.py": "tests/server/group/consumer/test_targets.py",
     "server/group/result.py": "tests/server/group/consumer/test_protocol.py",
     "server/group/share/group.py": "tests/server/group/share/test_protocol.py",
     "server/group/share/member.py": "tests/server/group/share/test_protocol.py",

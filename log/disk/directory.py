@@ -68,6 +68,7 @@ class LogDirectory:
         "_doomed",
         "_saved",
         "_savings",
+        "_starts",
         "_writing",
         "cleaned",
         "damage_lock",
@@ -112,6 +113,8 @@ class LogDirectory:
         """The content of each checkpoint file, if it was written and is not being written anew."""
         self._savings: dict[str, int] = {}
         """How often each checkpoint file began to be saved."""
+        self._starts: bytes | None = None
+        """The content of the checkpoint of log starts when it was last written."""
         self._writing = Lock()
         """The lock of those who write a checkpoint file, of which a pass has its jobs done in a thread."""
         self.mentioned: set[checkpoint.TopicPartition] = set()
@@ -273,6 +276,7 @@ class LogDirectory:
         self.check()
         # If nothing moved, spare the fsyncs; but this is how a full directory finds out that it has room again.
         if self.full or self._saved.get(name) != data:
+            self._saved.pop(name, None)  # until it is written, nobody knows what the file has
             failures: list[StorageError] = []
             yield partial(self._write, name, data, number, failures)
             if failures:
@@ -282,16 +286,15 @@ class LogDirectory:
         """Writes a checkpoint's file, unless a newer saving of it, one with a higher number, has begun."""
         try:
             with self._writing, self.guard(f"writing {name}"):
-                before = self._saved.pop(name, None)  # until it is written, nobody knows what the file has
                 if self._savings[name] != number:
-                    if before is not None:
-                        self._saved[name] = before
                     return
                 if name == checkpoint.LOG_START_OFFSETS:
-                    sums = checkpoint.encode_checksums([data] if before is None else [before, data])
+                    sums = checkpoint.encode_checksums([data] if self._starts is None else [self._starts, data])
                     self.disk.write_bytes(f"{self.path}/{name}{checkpoint.CHECKSUM_SUFFIX}", sums)
                 self.disk.write_bytes(f"{self.path}/{name}", data)
                 self._saved[name] = data
+                if name == checkpoint.LOG_START_OFFSETS:
+                    self._starts = data
                 if self.full:
                     self.full = False
                     _log.info("log directory %s has room again", self.path)

@@ -79,7 +79,8 @@ class CoordinatorShard(ABC, Generic[R]):
         self.unreplicated: Promise[None] | None = None
         """The promise that is kept when everything that was read or appended is replicated, or None if it is."""
         self._append = append
-        self._is_over = False
+        self.is_over = False
+        """True once this broker no longer coordinates the partition."""
         self._waiting: deque[tuple[Promise[None], Callable[[ErrorCode], object]]] = deque()
         """The promise of an append and the function to call once it is kept, in the order of the appends."""
         self._write_timeout_ms = write_timeout_ms
@@ -140,7 +141,7 @@ class CoordinatorShard(ABC, Generic[R]):
         """Lets answers wait for `replicated`, the promise of what was last written to the partition (`Appended` in
         internal_topic.py).
         """
-        if not self._is_over:
+        if not self.is_over:
             self.unreplicated = replicated
             replicated.add_done_callback(self._settle)
 
@@ -207,7 +208,7 @@ class CoordinatorShard(ABC, Generic[R]):
             self._waiting.append((self.unreplicated, then))
 
     def _settle(self, appended: Promise[None]) -> None:
-        if self._is_over:  # this append was answered when the shard ended
+        if self.is_over:  # this append was answered when the shard ended
             return
         try:
             appended.result()
@@ -224,7 +225,7 @@ class CoordinatorShard(ABC, Generic[R]):
         """Ends the shard, because this broker is no longer the partition's coordinator: requests that wait, and any that still
         come, are answered NOT_COORDINATOR.
         """
-        self._is_over = True
+        self.is_over = True
         self._append = _refuse_append
         lost: Promise[None] = Promise()
         lost.set_exception(NotLeaderOrFollower(f"partition {self.partition} of {self.topic} is lost"))

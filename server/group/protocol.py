@@ -150,6 +150,8 @@ class ShardContext(Protocol):
     """The ids that classic groups of all shards have handed out and that no client has joined with yet."""
     groups: dict[str, Group]
     """All groups of the shard by id, of any kind. Only `replay` may change it."""
+    is_over: bool
+    """True once this broker no longer coordinates the partition."""
     loading: bool
     """True while the partition is still being replayed from its beginning."""
 

@@ -114,6 +114,8 @@ class ProtocolRecord(NamedTuple):
 
     key: WireStruct
     value: WireStruct | None
+    encoded: Record | None = None
+    """The record as it is written, if it was encoded ahead (`encode_ahead`)."""
 
     @property
     def group_id(self) -> str:
@@ -167,10 +169,20 @@ def encode_batch(
     )
 
 
+def encode_ahead(record: GroupRecord, timestamp_ms: int) -> GroupRecord:
+    """Returns a record of a newer protocol with its encoding, which takes long if it is large, so that `encode_batch` need not
+    do that together with what else there is to do. Other records are returned as they are."""
+    if isinstance(record, ProtocolRecord) and record.encoded is None:
+        return ProtocolRecord(record.key, record.value, _encode(record, timestamp_ms))
+    return record
+
+
 def _encode(record: GroupRecord, timestamp_ms: int) -> Record:
     out: list[Buffer]
     value: list[Buffer] | None = None
     if isinstance(record, ProtocolRecord):
+        if record.encoded is not None:
+            return record.encoded
         schema = _schema(record.key)
         out = [_PREFIX[schema.API_KEY]]
         schema.ENCODE[0](record.key, out)

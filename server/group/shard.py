@@ -362,7 +362,7 @@ class GroupShard(CoordinatorShard[GroupRecord]):
                     pause: Promise[None] = Promise()
                     self.clock.call_later(RETRY_SECONDS, partial(pause.set_result, None))
                     yield pause
-                    if self._is_over:  # the next coordinator finds these offsets when it loads them
+                    if self.is_over:  # the next coordinator finds these offsets when it loads them
                         return removed
                     records = [each for group_id in some for each in tombstones(group_id)]
                 removed += len(records)

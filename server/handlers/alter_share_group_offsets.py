@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+from ottla.server.base.answers import map_answer
 from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.shard import GroupShard
@@ -94,14 +95,13 @@ def _carry_out(
     waiting: asyncio.Future[AlterShareGroupOffsetsResponse] = asyncio.get_running_loop().create_future()
 
     def done(errors: Errors) -> None:
-        if not errors:
-            request.broker.share_group_state().finish(group_id, wanted, errors)
+        recorded = None if errors else request.broker.share_group_state().finish(group_id, wanted, errors)
         for topic in answer.responses:
             for each in topic.partitions:
                 error = errors.get((topic.topic_id, each.partition_index))
                 if error is not None and not each.error_code:
                     each.error_code, each.error_message = error.code, error.text
-        shard.when_answerable(partial(give, answer))
+        map_answer(recorded, lambda _: shard.when_answerable(partial(give, answer)))
 
     def give(response: AlterShareGroupOffsetsResponse, code: ErrorCode) -> None:
         if not waiting.done():

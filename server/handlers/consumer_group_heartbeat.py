@@ -20,7 +20,8 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.server.base.promise import Promise
-from ottla.server.group.consumer.heartbeat import Heartbeat
+from ottla.server.base.turns import Steps, all_kept, take_steps
+from ottla.server.group.consumer.heartbeat import Heartbeat, HeartbeatAnswer
 from ottla.server.group.consumer.member import Held
 from ottla.server.group.consumer.protocol import ConsumerProtocol
 from ottla.server.group.consumer.reconcile import collect_owned
@@ -28,6 +29,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.modern.java_order import hash_order, uuid_hash
 from ottla.server.group.requests import Client
+from ottla.server.group.shard import GroupShard
 from ottla.server.metadata.feature_levels import GROUP_VERSION
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -43,12 +45,12 @@ from ottla.wire.primitives import LONGEST_STRING
 
 TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
 
+Answer = ConsumerGroupHeartbeatResponse | Promise[ConsumerGroupHeartbeatResponse]
+
 OWN_ID_SINCE: Final = 1
 
 
-def handle(
-    body: ConsumerGroupHeartbeatRequest, request: Request
-) -> ConsumerGroupHeartbeatResponse | Promise[ConsumerGroupHeartbeatResponse]:
+def handle(body: ConsumerGroupHeartbeatRequest, request: Request) -> Answer:
     try:
         if not request.broker.metadata.features.get(GROUP_VERSION):
             raise GroupError(ErrorCode.UNSUPPORTED_VERSION, f"{GROUP_VERSION} is 0 in this cluster.")
@@ -60,7 +62,25 @@ def handle(
             raise GroupError(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
         answer = protocol.group_heartbeat(body.group_id, _heartbeat(body, request, protocol))
     except GroupError as error:
-        return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message or error.code.name)
+        return _refusal(error)
+    if isinstance(answer, Promise):
+        return take_steps(_answer_later(answer, shard), request.broker.clock)
+    return _answer(answer, shard)
+
+
+def _answer_later(answer: Promise[HeartbeatAnswer], shard: GroupShard) -> Steps[ConsumerGroupHeartbeatResponse]:
+    yield answer
+    try:
+        made = _answer(answer.result(), shard)
+    except GroupError as error:
+        return _refusal(error)
+    (response,) = yield from all_kept([made])
+    return response
+
+
+def _answer(
+    answer: HeartbeatAnswer, shard: GroupShard
+) -> ConsumerGroupHeartbeatResponse | Promise[ConsumerGroupHeartbeatResponse]:
     response = ConsumerGroupHeartbeatResponse(
         member_id=answer.member_id,
         member_epoch=answer.epoch,
@@ -68,6 +88,10 @@ def handle(
         assignment=None if answer.assigned is None else _assignment(answer.assigned),
     )
     return shard.answer_or(response, lambda code: ConsumerGroupHeartbeatResponse(error_code=code, error_message=code.name))
+
+
+def _refusal(error: GroupError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message or error.code.name)
 
 
 def _check(body: ConsumerGroupHeartbeatRequest, version: int) -> None:

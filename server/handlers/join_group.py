@@ -20,6 +20,7 @@ from typing import Final
 from ottla.server.base.promise import Promise
 from ottla.server.group.classic.group import with_protocol_name
 from ottla.server.group.classic.member_limits import MOST_PROTOCOLS, are_too_many
+from ottla.server.group.classic.protocol import ClassicProtocol
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Client, Join, MemberProtocol
 from ottla.server.requests.request import Request
@@ -53,6 +54,7 @@ def handle(
             raise GroupError(ErrorCode.INVALID_SESSION_TIMEOUT)
         shard = groups.member_shard(body.group_id)
         if are_too_many(sum(len(each.metadata) for each in body.protocols), settings, request.broker.metadata):
+            shard.protocol(ClassicProtocol).turn_away(body.group_id, body.member_id)
             raise GroupError(ErrorCode.GROUP_MAX_SIZE_REACHED)
         answer = shard.join(body.group_id, _join(body, request))
     except GroupError as error:

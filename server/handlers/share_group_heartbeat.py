@@ -13,9 +13,11 @@
 from __future__ import annotations
 
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, all_kept, take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH
 from ottla.server.group.requests import Client
+from ottla.server.group.shard import GroupShard
 from ottla.server.group.share.member import LONGEST_MEMBER_ID, ordered
 from ottla.server.group.share.protocol import Heartbeat, HeartbeatAnswer, ShareProtocol
 from ottla.server.requests.request import Request
@@ -33,9 +35,10 @@ from ottla.wire.messages.share_group_heartbeat import (
 TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
 
 
-def handle(
-    body: ShareGroupHeartbeatRequest, request: Request
-) -> ShareGroupHeartbeatResponse | Promise[ShareGroupHeartbeatResponse]:
+Answer = ShareGroupHeartbeatResponse | Promise[ShareGroupHeartbeatResponse]
+
+
+def handle(body: ShareGroupHeartbeatRequest, request: Request) -> Answer:
     try:
         if not is_enabled(request.broker.metadata):
             raise GroupError(ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0.")
@@ -45,11 +48,29 @@ def handle(
         shard = request.broker.groups.member_shard(body.group_id)
         answer = shard.protocol(ShareProtocol).group_heartbeat(body.group_id, heartbeat)
     except GroupError as error:
-        return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+        return _refusal(error)
+    if isinstance(answer, Promise):
+        return take_steps(_answer_later(answer, body.group_id, shard, request), request.broker.clock)
+    return _answer(answer, body.group_id, shard, request)
+
+
+def _answer_later(
+    answer: Promise[HeartbeatAnswer], group_id: str, shard: GroupShard, request: Request
+) -> Steps[ShareGroupHeartbeatResponse]:
+    yield answer
+    try:
+        made = _answer(answer.result(), group_id, shard, request)
+    except GroupError as error:
+        return _refusal(error)
+    (response,) = yield from all_kept([made])
+    return response
+
+
+def _answer(answer: HeartbeatAnswer, group_id: str, shard: GroupShard, request: Request) -> Answer:
     wanted = answer.initialize
     if wanted is not None:
         state = request.broker.share_group_state()
-        shard.when_replicated(lambda code: None if code else state.initialize_after_heartbeat(body.group_id, wanted))
+        shard.when_replicated(lambda code: None if code else state.initialize_after_heartbeat(group_id, wanted))
     response = ShareGroupHeartbeatResponse(
         member_id=answer.member_id,
         member_epoch=answer.epoch,
@@ -57,6 +78,10 @@ def handle(
         assignment=_assignment(answer),
     )
     return shard.answer_or(response, lambda code: ShareGroupHeartbeatResponse(error_code=code))
+
+
+def _refusal(error: GroupError) -> ShareGroupHeartbeatResponse:
+    return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
 def _assignment(answer: HeartbeatAnswer) -> Assignment | None:

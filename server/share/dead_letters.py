@@ -27,13 +27,13 @@ from ottla.log.errors import LogError
 from ottla.log.validate import QUICK_BYTES, Origin
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, Workers, take_steps, wait_in_steps
+from ottla.server.base.waiting import in_line, wait_with_others
 from ottla.server.metadata.feature_levels import SHARE_VERSION
 from ottla.server.metadata.image import TOPIC
 from ottla.server.partitions.replica import Replica
 from ottla.server.share.letter_copies import NO_COPY, Copy, LetterCopies
 from ottla.server.share.share_group_config import ShareGroupConfig
 from ottla.server.share.states import GivenUp, GivingUp
-from ottla.server.share.waiting import in_line, wait_with_others
 from ottla.wire.batch import HEADER_SIZE
 from ottla.wire.compression import CompressionError
 from ottla.wire.records import Header, Record, build_batch

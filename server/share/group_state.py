@@ -6,7 +6,8 @@ record of the first goes before and another one follows. If the topic `__share_g
 loaded, the attempt is repeated for a while.
 
 A group may read thousands of partitions, so all this is in steps (server/base/turns.py). What is begun for a group waits until
-what was begun for it before has ended: if a group is deleted while it is initialized, nothing is initialized after that.
+what was begun for it before has ended, and no attempt is about partitions that the group's record no longer has: if a group is
+deleted while it is initialized, or before that begins, or between two attempts, nothing is initialized after that.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from ottla.server.base.answers import chain_answer, map_answer, recover_answer
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, all_kept, take_steps
+from ottla.server.base.waiting import in_line_of
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
-from ottla.server.group.share.state_partitions import NOTHING
+from ottla.server.group.share.state_partitions import NOTHING, StatePartitions
 from ottla.server.metadata.feature_levels import SHARE_VERSION
-from ottla.server.share.waiting import in_line
 from ottla.server.share_state.errors import MAY_BE_GONE, ShareStateError
+from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
@@ -72,15 +74,7 @@ class ShareGroupState:
 
     def _in_order(self, group_id: str, steps: Steps[T]) -> T | Promise[T]:
         """Takes steps once all that were begun before for the same group are taken."""
-        return take_steps(self._in_line(group_id, steps), self._clock)
-
-    def _in_line(self, group_id: str, steps: Steps[T]) -> Steps[T]:
-        line = self._under_way.setdefault(group_id, deque())
-        try:
-            return (yield from in_line(line, steps))
-        finally:
-            if not line:
-                del self._under_way[group_id]
+        return take_steps(in_line_of(self._under_way, group_id, steps), self._clock)
 
     def initialize(
         self,
@@ -93,7 +87,15 @@ class ShareGroupState:
         returns. `offsets` has, by topic id and partition, where the group begins; -1 leaves that to the partition's leader.
         """
         take: Callable[[Steps[Begun]], Begun | Promise[Begun]] = partial(self._in_order, group_id)
-        _Initialization(self._coordinator, self._clock, group_id, state_epoch, offsets, then, take).attempt()
+        known = partial(self._known, group_id)
+        _Initialization(self._coordinator, self._clock, group_id, state_epoch, offsets, then, take, known).attempt()
+
+    def _known(self, group_id: str) -> StatePartitions | None:
+        """Returns the partitions of the group's record; None if another broker has it now, whose word counts."""
+        try:
+            return self._groups.member_shard(group_id).protocol(ShareProtocol).group(group_id).state_partitions
+        except GroupError as error:
+            return NOTHING if error.code is ErrorCode.GROUP_ID_NOT_FOUND else None
 
     def initialize_after_heartbeat(self, group_id: str, wanted: Initialize) -> None:
         """Initializes the state that a heartbeat asked for. It does so in the loop's next turn, after the member got
@@ -108,15 +110,19 @@ class ShareGroupState:
 
         self._clock.call_later(0, lambda: self.initialize(group_id, wanted.state_epoch, offsets, done))
 
-    def finish(self, group_id: str, wanted: Initialize, errors: Errors) -> None:
-        """Records the outcome in the group: all that it wanted is initialized, or, after an error, none of it."""
+    def finish(self, group_id: str, wanted: Initialize, errors: Errors) -> Promise[None] | None:
+        """Records the outcome in the group: all that it wanted is initialized, or, after an error, none of it. Returns a promise
+        if that takes long, which does not fail."""
+
+        def log(error: GroupError) -> None:
+            logger.warning("cannot record whether the partitions of share group %s were initialized: %s", group_id, error)
+
         try:
             protocol = self._groups.member_shard(group_id).protocol(ShareProtocol)
-            group = protocol.group(group_id)
-            step = group.state_partitions.failed if errors else group.state_partitions.done
-            protocol.change_state_partitions(group, step(wanted.topics))
+            return recover_answer(protocol.end_initialization(group_id, wanted.topics, failed=bool(errors)), GroupError, log)
         except GroupError as error:
-            logger.warning("cannot record whether the partitions of share group %s were initialized: %s", group_id, error)
+            log(error)
+            return None
 
     def delete(self, group_id: str, topics: Mapping[bytes, Iterable[int]]) -> Deleted | Promise[Deleted]:
         """Forgets the group's state in partitions. Returns, by topic id, the last error of its partitions, or None."""
@@ -192,6 +198,7 @@ class _Initialization:
         offsets: Mapping[bytes, Mapping[int, int]],
         then: Callable[[Errors], object],
         take: Callable[[Steps[Begun]], Begun | Promise[Begun]],
+        known: Callable[[], StatePartitions | None],
     ) -> None:
         self._coordinator = coordinator
         self._clock = clock
@@ -201,6 +208,7 @@ class _Initialization:
         self._errors = Errors()
         self._then = then
         self._take = take
+        self._known = known
         self._left = ATTEMPTS
 
     def attempt(self) -> None:
@@ -215,6 +223,9 @@ class _Initialization:
     def _begin(self) -> Steps[Begun]:
         coordinator = self._coordinator()
         coordinator.has_topic()
+        known = self._known()
+        if known is not None:
+            self._to_do = [place for place in self._to_do if known.has(*place[:2])]
         begin, epoch = partial(coordinator.initialize, self._group_id), self._state_epoch
         return (yield from _begin_each(partial(begin, topic_id, index, epoch, offset) for topic_id, index, offset in self._to_do))
 

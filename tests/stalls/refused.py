@@ -18,15 +18,11 @@ ALWAYS_REFUSED: Final[dict[str, str]] = {
     "DescribeClientQuotas.components": "each kind of name may be asked about once",
     "AlterClientQuotas.entries.ops": "an entity may have each of four quotas once",
     "UpdateFeatures.feature_updates": "each feature may be named once, and there are six",
-    "ConsumerGroupHeartbeat": "only a known member has partitions, and only a joining one a subscription (--state)",
     "ListConfigResources.resource_types": "there are five types of resources, and others are refused",
-    "ShareGroupHeartbeat.subscribed_topic_names": "the group is one of another type",
     "AddRaftVoter.listeners": "another cluster is meant",
     "ReadShareGroupState": "the group's state is not there, so that every partition of it is refused",
     "WriteShareGroupState": "the group's state is not there, so that every partition of it is refused",
     "StreamsGroupHeartbeat": "only the first heartbeat has a topology, and a member that is not known has no tasks",
-    "AlterShareGroupOffsets": "the group is one of another type",
-    "DeleteShareGroupOffsets": "the group is one of another type",
     "StreamsGroupTopologyDescriptionUpdate": "the feature that it belongs to is off",
 }
 """The reasons, by the API or its list."""

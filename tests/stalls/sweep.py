@@ -7,6 +7,7 @@ import contextvars
 import inspect
 from collections.abc import Coroutine, Iterable, Iterator
 from importlib import import_module
+from itertools import chain
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +16,8 @@ from ottla.server.coordination import shard as coordinator_shard
 from ottla.server.dispatch import routes
 from ottla.server.dispatch.route import Waiting
 from ottla.server.group import shard as group_shard
-from ottla.server.group.consumer import targets
+from ottla.server.group.modern import group as modern_group
+from ottla.server.group.modern import names, operations, target_jobs
 from ottla.server.group.modern import topics as group_topics
 from ottla.server.handlers import BROKER, delete_acls, delete_groups, describe_acls, describe_log_dirs, served
 from ottla.server.handlers import create_acls as create_acls_handler
@@ -32,8 +34,9 @@ from ottla.wire.messages import create_acls, create_topics, incremental_alter_co
 from ottla.wire.primitives import Parts
 from tests.server.broker.asked import AUTHORIZED, INTERNAL, Asked, codes
 from tests.sim.network import Port
-from tests.stalls import share_sessions
+from tests.stalls import memberships, share_sessions
 from tests.stalls.big_requests import PARTITIONS, TOPICS, big_requests, topic_name
+from tests.stalls.memberships import IN_GROUPS
 from tests.stalls.share_sessions import IN_SESSIONS
 from tests.stalls.work import Time, Work, WorkClock, WorkLoop
 
@@ -47,7 +50,9 @@ FEW: Final = 6_000
 """The number of items in the requests of the first round, of which nothing is reported."""
 RULES: Final = 2_000
 """The number of access rules, before it is scaled."""
-TOO_MUCH: Final = frozenset({"refused: POLICY_VIOLATION", "refused: INVALID_COMMIT_OFFSET_SIZE"})
+TOO_MUCH: Final = frozenset(
+    {"refused: POLICY_VIOLATION", "refused: INVALID_COMMIT_OFFSET_SIZE", "refused: GROUP_MAX_SIZE_REACHED"}
+)
 """The results of a request that is about more than it may be."""
 NOT_THERE: Final = frozenset(
     {
@@ -82,8 +87,11 @@ BOUNDS: Final = tuple(
         (acknowledging, "AT_ONCE"),
         (acknowledging, "CARRIED_OUT_AT_ONCE"),
         (delete_groups, "AT_ONCE"),
-        (targets, "AT_ONCE"),
+        (target_jobs, "AT_ONCE"),
         (group_topics, "NAMES_A_STEP"),
+        (modern_group, "LARGE"),
+        (names, "MOST_NAMES"),
+        (operations, "LARGE"),
         (group_shard, "GROUPS_A_STEP"),
         (group_shard, "RECORDS_A_PIECE"),
         (routes, "ITEMS_AT_ONCE"),
@@ -131,10 +139,13 @@ class Sweep:
         for api in apis:
             if api.name in IN_SESSIONS:
                 continue
-            for request in big_requests(api, api.max_version, most, WIDE, topic_ids):
+            changes = IN_GROUPS.get(api.name, (_unchanged,))
+            for request in chain(*(big_requests(api, api.max_version, most, WIDE, topic_ids, change) for change in changes)):
                 count, units, outcome = request.items, 0, ""
                 while not outcome or (outcome in TOO_MUCH and count):
                     await broker.make_rules()
+                    if api.name in IN_GROUPS:
+                        await broker.make_groups()
                     took, outcome = await self._ask(dispatch, api, request.with_items(count))
                     units, count = max(units, took), count * 4 // 5  # as many as are accepted, or a few less
                 seen.append(Seen(api.name, request.path, request.way, units, outcome))
@@ -169,6 +180,10 @@ class Sweep:
         if outcome == "answered" and answer:
             outcome = outcome_of(api, answer)
         return self.loop.longest, outcome
+
+
+def _unchanged(request: Any) -> Any:
+    return request
 
 
 def outcome_of(api: Api, answer: bytes | Parts) -> str:
@@ -217,6 +232,15 @@ class InVirtualTime(Asked):
         """Adds those of RULES access rules that are not there: a request may have removed them."""
         rules = [create_acls.AclCreation(2, f"ruled-{number}", 3, "User:u", "*", 3, 3) for number in range(RULES // self.scale)]
         await self.ask(create_acls.CreateAclsRequest(rules))
+
+    async def make_groups(self) -> None:
+        """Makes groups without what requests before this one have left in them."""
+        names = [WIDE, *(topic_name(number) for number in range(TOPICS))]
+        for request in memberships.ending():
+            await self.ask(request)
+        for request in memberships.founding(names):
+            answer = await self.ask(request)
+            assert set(codes(answer)) == {ErrorCode.NONE}, answer
 
     async def open_share_session(self, topic_ids: list[bytes], records: int) -> None:
         """Opens a share session of all partitions, whose member holds so many records of each topic's first one."""

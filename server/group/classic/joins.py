@@ -9,6 +9,7 @@ on; in a stable group that needs no rebalance unless it changes the selected pro
 from __future__ import annotations
 
 import logging
+from typing import TypeVar
 
 from ottla.server.base.randomness import random_uuid_text
 from ottla.server.group.classic.group import ClassicGroup, State
@@ -23,6 +24,8 @@ from ottla.wire.messages.join_group import JoinGroupResponse
 
 logger = logging.getLogger("ottla.server.group")
 
+T = TypeVar("T")
+
 SKIP_ASSIGNMENT_FROM = 9
 
 
@@ -30,7 +33,7 @@ def _refused(member_id: str, error: ErrorCode) -> Result[JoinAnswer]:
     return Result((), refused_join(member_id, error))
 
 
-def _turn_away(rebalance: Rebalance, group: ClassicGroup, member_id: str, answer: JoinAnswer) -> Result[JoinAnswer]:
+def turn_away(rebalance: Rebalance, group: ClassicGroup, member_id: str, answer: T) -> Result[T]:
     """Refuses a client with `answer` and removes it, or the others would wait for it."""
     group.remove(member_id)
     rest = rebalance.maybe_complete_join(group)
@@ -45,10 +48,10 @@ def join(rebalance: Rebalance, group: ClassicGroup, request: Join) -> Result[Joi
         refused = refused_join(request.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
         if former is not None or request.member_id not in group.pending_joins:
             return Result((), refused)
-        return _turn_away(rebalance, group, request.member_id, refused)
+        return turn_away(rebalance, group, request.member_id, refused)
     if not _has_room(group, request.member_id, rebalance.settings.max_size):
         answer = JoinGroupResponse(member_id="", error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
-        return _turn_away(rebalance, group, request.member_id, answer)
+        return turn_away(rebalance, group, request.member_id, answer)
     if not group.supports(request.protocol_type, request.protocol_names):
         return _refused(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not request.member_id:

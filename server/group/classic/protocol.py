@@ -96,6 +96,13 @@ class ClassicProtocol(GroupProtocol[ClassicGroup]):
         assert isinstance(group, ClassicGroup)
         return shard.run(joins.join(self._rebalance, group, request))
 
+    def turn_away(self, group_id: str, member_id: str) -> None:
+        """Forgets a client that was given an id and is refused before anybody has looked at the group. Raises GroupError if what
+        follows cannot be written."""
+        group = self._shard.groups.get(group_id)
+        if isinstance(group, ClassicGroup) and member_id in group.pending_joins:
+            self._shard.run(joins.turn_away(self._rebalance, group, member_id, None))
+
     def sync(self, group: ClassicGroup, request: Sync) -> SyncAnswer:
         return self._shard.run(membership.sync(self._rebalance, group, request))
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from random import Random
 
 from ottla.server.base.randomness import random_uuid
+from ottla.server.base.turns import at_once
 from ottla.server.group.classic.group import CONSUMER_PROTOCOL_TYPE, topic_count
 from ottla.server.group.classic.member_limits import MOST_NAMES
 from ottla.server.group.consumer.departures import become_classic, remove_members
@@ -62,14 +63,15 @@ def join(services: ConsumerServices, group: ConsumerGroup, request: Join) -> Joi
     old = find_member(update, member_id, request.instance_id, joining=joining, classic=True)
     subscription = _subscription(request)
     new = _update_member(old, request, subscription)
+    group.names.check_change(old.topics, new.topics)
     renamed = update.put_member(old, new)
     changed = update.subscribe_regex(old, new) is not RegexChange.NONE or renamed
-    epoch = update.next_epoch(old, new, changed=changed)
+    epoch = at_once(update.next_epoch(old, new, changed=changed))
     owned = by_topic_id(((part.topic, part.partitions) for part in subscription.owned_partitions), services.cluster)
     there = group.static_member(request.instance_id)
     if there is not None and replaced_by_classic(group, there, services.policy, services.shard.settings.max_size):
         return _join_as_last(update, there, new, epoch, changed, owned)
-    led = update.lead(new, update.target(old, new, epoch), changed=changed, owned=owned)
+    led = at_once(update.lead(new, update.target(old, new, epoch), changed=changed, owned=owned))
     group_id, session_ms, sync_ms = group.group_id, request.session_timeout_ms, request.rebalance_timeout_ms
     update.after.append(lambda: services.timeouts.session(group_id, member_id, session_ms))
     update.after.append(lambda: services.timeouts.sync(group_id, member_id, sync_ms))
@@ -86,7 +88,7 @@ def _join_as_last(
     rebalance = group.assignment_epoch < epoch
     if not rebalance:
         target = Target(group.assignment_epoch, group.target_of(new.member_id, new.instance_id))
-        new = update.lead(new, target, changed=changed, owned=owned)
+        new = at_once(update.lead(new, target, changed=changed, owned=owned))
     update.records += group.tombstones_with({there.member_id: new.member_id})
     record, members = downgrade_record(group, (), new, update.now_ms, services.cluster)
     update.records.append(record)

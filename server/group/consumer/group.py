@@ -18,6 +18,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from itertools import chain
 from typing import Any, ClassVar, Final, NamedTuple
 
 from ottla.server.group.consumer import records
@@ -25,8 +26,9 @@ from ottla.server.group.consumer.member import ConsumerMember, Held, member_orde
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
-from ottla.server.group.modern.epochs import DUE_NOW, FIRST_EPOCH, NO_EPOCH
-from ottla.server.group.modern.group import ModernGroup
+from ottla.server.group.modern.epochs import NO_EPOCH
+from ottla.server.group.modern.group import LARGE, SubscribedGroup
+from ottla.server.group.modern.names import Names
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.consumer_group_metadata_key import ConsumerGroupMetadataKey
@@ -59,7 +61,7 @@ def topics_of(member: ConsumerMember, regexes: Mapping[str, ResolvedRegex]) -> f
     return member.topics | resolved.topics
 
 
-class ConsumerGroup(ModernGroup[ConsumerMember]):
+class ConsumerGroup(SubscribedGroup[ConsumerMember]):
     """A consumer group (see the module's docstring)."""
 
     kind: ClassVar[Kind] = Kind.CONSUMER
@@ -68,19 +70,11 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.protocol_type = "consumer"
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
         self.static_members: dict[str, str] = {}  # instance id -> member id
-        self.targets: dict[str, Assignment] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self.has_partition_metadata = False
         """True if there is a partition metadata record, which Kafka before 4.1 wrote; the next heartbeat removes it."""
-        self.refresh_at_ms = DUE_NOW
-        """The time when its topics are checked again; it is DUE_NOW after one of them has changed."""
-        self.assignment_failed_ms = 0
-        """The time at which a target could last not be made or written, so that not every heartbeat tries; 0 if never."""
-        self._topics: Counter[str] = Counter()  # name -> members that named it
-        self._regex_topics: Counter[str] = Counter()  # name -> expressions that matched it
+        self._matched = Names()
         self._regex_members: Counter[str] = Counter()
         self._assignors: Counter[str] = Counter()
         self._classic_count = 0
@@ -104,11 +98,11 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return self.state.value
 
     def is_subscribed(self, topic: str) -> bool:
-        return topic in self._topics or topic in self._regex_topics
+        return topic in self.names.counts or topic in self._matched.counts
 
     def reads_any(self, topics: Set[str]) -> bool:
         """Returns whether the group is subscribed to one of these topics."""
-        return not (self._topics.keys().isdisjoint(topics) and self._regex_topics.keys().isdisjoint(topics))
+        return not (self.names.counts.keys().isdisjoint(topics) and self._matched.counts.keys().isdisjoint(topics))
 
     def tombstones(self) -> Sequence[GroupRecord]:
         return self.tombstones_with({})
@@ -133,6 +127,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members[member_id]
+
+    def present(self, member: ConsumerMember) -> ConsumerMember | None:
+        return super().present(member) or self.static_member(member.instance_id)
 
     def target_of(self, member_id: str, instance_id: str | None) -> Assignment:
         """Returns a member's target assignment. A static member inherits that of the former member with its instance id."""
@@ -168,6 +165,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     # Subscriptions
 
     @property
+    def is_large(self) -> bool:
+        return super().is_large or len(self._matched.counts) > LARGE
+
+    @property
     def has_regexes(self) -> bool:
         return bool(self._regex_members)
 
@@ -189,15 +190,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         """Returns the topics that members subscribe to by name or by an expression. `gone_regexes`, which are distinct, do not
         count.
         """
-        names = Counter(self._topics)
-        for member in old:
-            names.subtract(member.topics)
-        names.update(() if new is None else new.topics)
-        matched = Counter(self._regex_topics)
-        for expression in gone_regexes:
-            if expression in self.regexes:
-                matched.subtract(self.regexes[expression].topics)
-        return {*+names, *+matched}
+        gone = [self.regexes[expression].topics for expression in gone_regexes if expression in self.regexes]
+        names = self.names.changed([member.topics for member in old], frozenset() if new is None else new.topics)
+        return names | self._matched.changed(gone)
 
     def preferred_assignor(self, old: ConsumerMember | None = None, new: ConsumerMember | None = None) -> str | None:
         """Returns the assignor that most members ask for, or None if no member asks for one."""
@@ -212,6 +207,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     # Replay
 
     def replay(self, record: ProtocolRecord) -> None:
+        self.changes += 1
         _REPLAY[type(record.key).__name__](self, record.key, record.value)
 
     def _replay_epoch(self, key: Any, value: Any) -> None:
@@ -230,49 +226,44 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             }
 
     def _replay_regex(self, key: Any, value: Any) -> None:
-        former = self.regexes.get(key.regular_expression)
-        if former is not None:
-            _add_to(self._regex_topics, former.topics, -1)
-        if value is None:
-            self.regexes.pop(key.regular_expression, None)
-        else:
-            resolved = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+        former = self.regexes.pop(key.regular_expression, None)
+        resolved = None if value is None else ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+        if resolved is not None:
             self.regexes[key.regular_expression] = resolved
-            _add_to(self._regex_topics, resolved.topics, 1)
+        self._matched.change(*(frozenset() if each is None else each.topics for each in (former, resolved)))
 
     def _new_member(self, member_id: str) -> ConsumerMember:
         return ConsumerMember(member_id)
 
     def _put(self, member: ConsumerMember) -> None:
-        self._forget(self.members.get(member.member_id))
+        former = self.members.get(member.member_id)
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
-        self._count(member, 1)
-        for held in (member.assigned, member.revoking):
-            self._own(held, member)
+        self._count(former, member)
+        if former is None or not former.has_same_partitions(member):
+            self._disown(former)
+            for held in (member.assigned, member.revoking):
+                self._own(held, member)
 
     def _drop(self, member_id: str) -> None:
         member = self.members.pop(member_id)
-        self._forget(member)
+        self._count(member, None)
+        self._disown(member)
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
             del self.static_members[member.instance_id]
 
-    def _forget(self, member: ConsumerMember | None) -> None:
-        if member is not None:
-            self._count(member, -1)
-            for held in (member.assigned, member.revoking):
-                self._disown(held, member)
-
-    def _count(self, member: ConsumerMember, by: int) -> None:
-        self._classic_count += by if member.is_classic else 0
-        for counts, keys in (
-            (self._topics, member.topics),
-            (self._regex_members, (member.regex,) if member.regex else ()),
-            (self._assignors, (member.assignor,) if member.assignor is not None else ()),
-            (self._classic_protocols, () if member.classic is None else member.classic.protocol_names),
-        ):
-            _add_to(counts, keys, by)
+    def _count(self, former: ConsumerMember | None, now: ConsumerMember | None) -> None:
+        self.names.change(*(frozenset() if member is None else member.topics for member in (former, now)))
+        for member, by in ((former, -1), (now, 1)):
+            if member is not None:
+                self._classic_count += by if member.is_classic else 0
+                for counts, keys in (
+                    (self._regex_members, (member.regex,) if member.regex else ()),
+                    (self._assignors, (member.assignor,) if member.assignor is not None else ()),
+                    (self._classic_protocols, () if member.classic is None else member.classic.protocol_names),
+                ):
+                    _add_to(counts, keys, by)
 
     def _own(self, held: Held, member: ConsumerMember) -> None:
         """Makes the member the owner of partitions. In a compacted log the record of a former owner may come after that of the
@@ -285,8 +276,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
                 if former is None or former[0] <= member.epoch:
                     owners[partition] = (member.epoch, member.member_id)
 
-    def _disown(self, held: Held, member: ConsumerMember) -> None:
-        for topic_id, partitions in held.items():
+    def _disown(self, member: ConsumerMember | None) -> None:
+        if member is None:
+            return
+        for topic_id, partitions in chain(member.assigned.items(), member.revoking.items()):
             owners = self._owners.get(topic_id, {})
             for partition in partitions:
                 if owners.get(partition, (NO_EPOCH, ""))[1] == member.member_id:

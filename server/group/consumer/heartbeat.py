@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps
 from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.server.group.consumer import records
 from ottla.server.group.consumer.departures import remove_members
@@ -63,10 +65,17 @@ class HeartbeatAnswer(NamedTuple):
     """The member's partitions; None means that they have not changed."""
 
 
-def heartbeat(services: ConsumerServices, group_id: str, request: Heartbeat) -> HeartbeatAnswer:
-    """Lets a member join, stay or leave. Raises GroupError with the protocol's error codes, each with a message."""
+def heartbeat(services: ConsumerServices, group_id: str, request: Heartbeat) -> HeartbeatAnswer | Promise[HeartbeatAnswer]:
+    """Lets a member join, stay or leave. Raises GroupError with the protocol's error codes, each with a message, or the promise
+    fails with it.
+    """
     if request.epoch in (LEAVING_EPOCH, LEAVING_STATIC_EPOCH):
         return services.run(_leave(services, group_id, request))
+    return services.operations.carry_out(group_id, partial(_stay, services, group_id, request), request.topics)
+
+
+def _stay(services: ConsumerServices, group_id: str, request: Heartbeat) -> Steps[Result[HeartbeatAnswer]]:
+    """Makes steps that return the records and the answer for a member that joins or stays. They raise GroupError."""
     joining = request.epoch == JOINING_EPOCH
     update = _begin(services, group_id, create=joining)
     update.may_see = request.may_see
@@ -76,18 +85,21 @@ def heartbeat(services: ConsumerServices, group_id: str, request: Heartbeat) -> 
     if not joining:
         check_member_epoch(old, request.epoch, request.owned)
     new = _update_member(old, request)
+    group.names.check_change(old.topics, new.topics)
     renamed = update.put_member(old, new)
+    yield None
     regex = update.subscribe_regex(old, new)
     assignor = group.preferred_assignor(old, new) or services.default_assignor
     voted = assignor != (group.preferred_assignor() or services.default_assignor)
-    epoch = update.next_epoch(old, new, changed=renamed or voted or regex is RegexChange.KNOWN)
+    epoch = yield from update.next_epoch(old, new, changed=renamed or voted or regex is RegexChange.KNOWN)
+    yield None
     changed = renamed or regex is not RegexChange.NONE
-    led = update.lead(new, update.target(old, new, epoch), changed=changed, owned=request.owned)
+    led = yield from update.lead(new, update.target(old, new, epoch), changed=changed, owned=request.owned)
     timeout_ms = services.values.number(group_id, "consumer.session.timeout.ms")
     update.after.append(lambda: services.timeouts.session(group_id, request.member_id, timeout_ms))
     shown = led.assigned if joining or request.is_full or led.assigned != old.assigned else None
     interval_ms = services.values.number(group_id, "consumer.heartbeat.interval.ms")
-    return services.run(update.result(HeartbeatAnswer(led.member_id, led.epoch, interval_ms, shown)))
+    return update.result(HeartbeatAnswer(led.member_id, led.epoch, interval_ms, shown))
 
 
 def _begin(services: ConsumerServices, group_id: str, *, create: bool) -> GroupUpdate:

@@ -90,6 +90,10 @@ class ConsumerMember:
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
+    def has_same_partitions(self, other: ConsumerMember) -> bool:
+        """Returns whether the other has the same partitions in the same epoch, as after a record of something else."""
+        return self.assigned is other.assigned and self.revoking is other.revoking and self.epoch == other.epoch
+
     def moved_to(self, epoch: int, state: MemberState, assigned: Held, revoking: Held) -> ConsumerMember:
         """Returns the member one step further. It keeps the former epoch, since the answer with the new one may get lost."""
         return replace(

@@ -30,6 +30,7 @@ from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.member import ClassicMetadata, ConsumerMember, member_order
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
+from ottla.server.group.modern.names import MOST_NAMES
 from ottla.server.group.records import MetadataRecord, ProtocolRecord
 from ottla.server.group.requests import Client
 from ottla.wire.errors import ErrorCode
@@ -83,7 +84,10 @@ def upgrade_records(classic: ClassicGroup, hash_of: Callable[[Iterable[str]], in
             members.append(_upgrade_member(classic, classic.members[member_id], cluster))
         except MALFORMED as error:
             raise _cannot_upgrade(classic, "the metadata or assignments of its members cannot be parsed") from error
-    metadata_hash = hash_of({topic for member, _ in members for topic in member.topics})
+    names = {topic for member, _ in members for topic in member.topics}
+    if len(names) > MOST_NAMES:
+        raise _cannot_upgrade(classic, f"its members name more than {MOST_NAMES:,} topics")
+    metadata_hash = hash_of(names)
     return [
         *(records.member(group_id, member) for member, _ in members),
         records.epoch(group_id, epoch, metadata_hash),

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
+from ottla.server.base.promise import Promise
 from ottla.server.group.classic.group import new_group_record
 from ottla.server.group.classic.protocol import ClassicProtocol
 from ottla.server.group.consumer import classic_members, departures, heartbeat, records
@@ -156,8 +157,8 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
         """Returns the consumer group of this id. Raises GroupError GROUP_ID_NOT_FOUND."""
         return self._services.existing(group_id)
 
-    def group_heartbeat(self, group_id: str, request: Heartbeat) -> HeartbeatAnswer:
-        """Answers a ConsumerGroupHeartbeat. Raises GroupError, with a message."""
+    def group_heartbeat(self, group_id: str, request: Heartbeat) -> HeartbeatAnswer | Promise[HeartbeatAnswer]:
+        """Answers a ConsumerGroupHeartbeat. Raises GroupError, with a message, or the promise fails with it."""
         return heartbeat.heartbeat(self._services, group_id, request)
 
     def new_member_id(self) -> str:

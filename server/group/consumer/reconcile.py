@@ -25,6 +25,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.server.base.turns import Steps
 from ottla.server.group.consumer.member import ConsumerMember, Held, MemberState
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.assignor import Assignment
@@ -50,34 +51,35 @@ class Situation:
     """The partitions that the member reports, or None if it did not, because they have not changed."""
 
 
-def reconcile(member: ConsumerMember, now: Situation) -> ConsumerMember:
-    """Returns the member as it is after this heartbeat, the same object if nothing changes. Raises GroupError
+def reconcile(member: ConsumerMember, now: Situation) -> Steps[ConsumerMember]:
+    """Makes steps that return the member as it is after this heartbeat, the same object if nothing changes. They raise GroupError
     FENCED_MEMBER_EPOCH.
     """
     match member.state:
         case MemberState.STABLE:
             if member.epoch != now.target_epoch:
-                return _next(member, member.epoch, now)
+                return (yield from _next(member, member.epoch, now))
             return _trim(member, now) if now.subscription_changed else member
         case MemberState.UNREVOKED_PARTITIONS:
             if _still_has(member.revoking, now.owned):
                 return _trim(member, now) if now.subscription_changed else member
-            return _next(member, member.epoch, now)
+            return (yield from _next(member, member.epoch, now))
         case MemberState.UNRELEASED_PARTITIONS:
-            return _next(member, member.epoch, now)
+            return (yield from _next(member, member.epoch, now))
         case MemberState.UNKNOWN:
             if now.owned is None or now.owned:
                 message = "The member is in a state that this broker does not know; it has to give up everything and join again."
                 raise GroupError(ErrorCode.FENCED_MEMBER_EPOCH, message)
-            return _next(member, now.target_epoch, now)
+            return (yield from _next(member, now.target_epoch, now))
 
 
-def _next(member: ConsumerMember, epoch: int, now: Situation) -> ConsumerMember:
+def _next(member: ConsumerMember, epoch: int, now: Situation) -> Steps[ConsumerMember]:
     assigned: dict[bytes, dict[int, int]] = {}
     revoking: dict[bytes, dict[int, int]] = {}
     free: dict[bytes, list[int]] = {}
     unreleased = False
     for topic_id in {**now.target, **member.assigned}:
+        yield None
         target = now.target.get(topic_id, frozenset()) if topic_id in now.subscribed else frozenset()
         held = member.assigned.get(topic_id, {})
         _put(assigned, topic_id, {index: since for index, since in held.items() if index in target})

@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
+from ottla.server.group.consumer import records
 from ottla.server.group.consumer.assignors import ASSIGNORS
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.lookups import RegexLookups
 from ottla.server.group.consumer.migration import Policy
-from ottla.server.group.consumer.targets import TargetJobs
+from ottla.server.group.consumer.targets import Snapshot, assign
 from ottla.server.group.consumer.timeouts import Timeouts
 from ottla.server.group.errors import GroupError
-from ottla.server.group.modern.epochs import DUE_NOW
+from ottla.server.group.modern.assignor import Assignor
 from ottla.server.group.modern.group_configs import GroupConfigs
+from ottla.server.group.modern.operations import Operations
+from ottla.server.group.modern.target_jobs import TargetJobs
 from ottla.server.group.modern.topics import Topics
 from ottla.server.group.protocol import ShardContext
 from ottla.server.group.result import Result
@@ -44,7 +47,8 @@ class ConsumerServices:
         self.assignors = {name: ASSIGNORS[name] for name in map(assignor_name, names)}
         self.default_assignor = next(iter(self.assignors))
         self.topics = Topics(shard.cluster)
-        self.target_jobs = TargetJobs(shard.clock, self.topics, shard.run_timer)
+        self.operations = Operations(shard)
+        self.target_jobs = TargetJobs(shard, records)
         self.topics_version = shard.cluster.highest_offset
         """The version of the metadata that brought the newest topic. Expressions that were looked up before may match
         that topic.
@@ -90,6 +94,13 @@ class ConsumerServices:
         for member_id in member_ids:
             self.timeouts.forget(group_id, member_id)
 
+    def start_target(self, group_id: str, assignor: Assignor) -> None:
+        """Begins to make a target for the present epoch of a group in the background."""
+        group = self.existing(group_id)
+        former = dict(group.targets)
+        snapshot = Snapshot(dict(group.members), former, former, dict(group.regexes))
+        self.target_jobs.start(group, snapshot.members, assign(snapshot, self.topics, assignor))
+
     # Topics
 
     def topic_changed(self, topic: str, *, is_new: bool) -> None:
@@ -101,4 +112,4 @@ class ConsumerServices:
     def look_for_changes(self, group: ConsumerGroup) -> None:
         """Has a group check its topics if one of them has changed. It is called before a group relies on them."""
         if self.topics.have_changed(group, group.reads_any):
-            group.refresh_at_ms = DUE_NOW
+            group.topics_changed()

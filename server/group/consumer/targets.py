@@ -1,55 +1,30 @@
-"""Makes the target assignments of consumer groups: at once in the heartbeat that finds one due, or in the background.
-
-What an assignment takes grows with the subscriptions of all members, and one heartbeat may cause the assignment of a group whose
-members read hundreds of thousands of topics together. So it is made in steps, out of a snapshot of the group (`Snapshot`). If
-there is little to do, as for nearly all groups, the heartbeat takes all steps and writes the target along with what it changes
-itself. Otherwise it is answered with the former target, the steps are taken in turns with everything else on the event loop
-(server/base/turns.py), and the new target is written when it is made (`TargetJobs`). The members reach it by their next
-heartbeats. That is what Kafka does with `group.consumer.assignor.offload.enable`, in a thread.
-
-What happens to the group meanwhile makes another assignment due, because it changes the group's epoch; two things do not, and are
-seen to when a target is written: a static member that came back under another id gets what its former self was to get, and a
-member that left gets no record.
+"""Makes the target assignments of consumer groups, in steps, out of a snapshot of the group (`Snapshot`). modern/target_jobs.py
+says when these steps are taken.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from ottla.server.base.clock import Clock
-from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, take_steps
-from ottla.server.group.consumer import records
-from ottla.server.group.consumer.group import ConsumerGroup, ResolvedRegex, topics_of
+from ottla.server.base.turns import Steps
+from ottla.server.group.consumer.group import ResolvedRegex, topics_of
 from ottla.server.group.consumer.member import ConsumerMember, member_order
 from ottla.server.group.modern.assignor import (
     NOTHING_ASSIGNED,
     Assignment,
     Assignor,
-    AssignorError,
     GroupAssignment,
     GroupSpec,
     MemberSpec,
     assignment_lookup,
 )
-from ottla.server.group.modern.target import changed_targets
 from ottla.server.group.modern.topics import Topics
-from ottla.server.group.records import GroupRecord
-from ottla.server.group.result import Result
-
-logger = logging.getLogger("ottla.server.group")
-
-AT_ONCE: Final = 2_000
-"""A target is made at once if the topics of all members, counted for each member, and their partitions are no more than that."""
 
 
 class Snapshot(NamedTuple):
     """The group that a target is made for, as it was when that began."""
 
-    epoch: int
     members: Mapping[str, ConsumerMember]
     former: Mapping[str, Assignment]
     """The target of each member so far."""
@@ -63,15 +38,6 @@ class Snapshot(NamedTuple):
             yield member.topics
             if member.regex in self.regexes:
                 yield self.regexes[member.regex].topics
-
-    def is_small(self, topics: Topics) -> bool:
-        """Returns whether the target can be made at once (AT_ONCE)."""
-        rest = AT_ONCE
-        for names in self.subscriptions():
-            rest -= len(names)
-            if rest < 0:
-                return False
-        return topics.partitions_in(frozenset(chain.from_iterable(self.subscriptions()))) <= rest
 
 
 def assign(group: Snapshot, topics: Topics, assignor: Assignor) -> Steps[GroupAssignment]:
@@ -102,66 +68,3 @@ def _spec(group: Snapshot, topics: Topics) -> Steps[GroupSpec]:
     named = any(member.topics for member in group.members.values())
     alike = len(regexes) == 1 and not named and all(member.regex for member in group.members.values())
     return GroupSpec(specs, counts, alike if regexes else len(ids) <= 1, assignment_lookup(group.taken))
-
-
-class TargetJobs:
-    """Makes targets in the background, at most one at a time for each group. `run` writes a result for which no request waits."""
-
-    def __init__(self, clock: Clock, topics: Topics, run: Callable[[Result[None]], None]) -> None:
-        self._clock = clock
-        self._topics = topics
-        self._run = run
-        self._jobs: dict[str, Promise[None]] = {}
-
-    def is_running(self, group_id: str) -> bool:
-        return group_id in self._jobs
-
-    def start(self, group: ConsumerGroup, assignor: Assignor) -> None:
-        """Begins to make a target for the group's present epoch. None may be running for it."""
-        former = dict(group.targets)
-        snapshot = Snapshot(group.epoch, dict(group.members), former, former, dict(group.regexes))
-        job = take_steps(self._make(group, snapshot, assignor), self._clock)
-        if isinstance(job, Promise):
-            self._jobs[group.group_id] = job
-            job.add_done_callback(lambda done: self._ended(group.group_id, done))
-
-    def drop(self, group_id: str) -> None:
-        """Makes no target any more for a group that was removed or went to another broker."""
-        job = self._jobs.get(group_id)
-        if job is not None:
-            job.cancel()
-
-    def _ended(self, group_id: str, job: Promise[None]) -> None:
-        del self._jobs[group_id]
-        if not job.cancelled():
-            job.result()  # raises what nobody expected
-
-    def _make(self, group: ConsumerGroup, snapshot: Snapshot, assignor: Assignor) -> Steps[None]:
-        try:
-            assigned = yield from assign(snapshot, self._topics, assignor)
-        except AssignorError as error:
-            logger.warning("group %s: no assignment could be made for epoch %d: %s", group.group_id, snapshot.epoch, error)
-        else:
-            made: dict[str, GroupRecord] = {}
-            for member_id, target in changed_targets(snapshot.former, assigned, snapshot.members).items():
-                made[member_id] = records.target(group.group_id, member_id, target)
-                yield None
-            if group.assignment_epoch < snapshot.epoch:  # else all members have left meanwhile
-                self._run(Result(self._records(group, snapshot, assigned, made), None))
-        if group.assignment_epoch < snapshot.epoch:
-            group.assignment_failed_ms = self._clock.now_ms()
-
-    def _records(
-        self, group: ConsumerGroup, snapshot: Snapshot, assigned: GroupAssignment, made: Mapping[str, GroupRecord]
-    ) -> list[GroupRecord]:
-        """Returns the records of the target for the members that there are now. `made` are those that are made already."""
-        written: list[GroupRecord] = []
-        for member_id in member_order(snapshot.members):
-            member = group.members.get(member_id) or group.static_member(snapshot.members[member_id].instance_id)
-            target = assigned.get(member_id, NOTHING_ASSIGNED)
-            if member is None or group.targets.get(member.member_id) == target:
-                continue
-            record = made.get(member_id) if member.member_id == member_id else None
-            written.append(record or records.target(group.group_id, member.member_id, target))
-        written.append(records.target_epoch(group.group_id, snapshot.epoch, self._clock.now_ms()))
-        return written

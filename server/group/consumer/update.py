@@ -17,7 +17,7 @@ import enum
 from collections.abc import Callable, Collection
 from typing import NamedTuple, TypeVar
 
-from ottla.server.base.turns import at_once
+from ottla.server.base.turns import Steps, at_once
 from ottla.server.group.consumer import records
 from ottla.server.group.consumer.group import ConsumerGroup, topics_of
 from ottla.server.group.consumer.member import ConsumerMember, MemberState, member_order
@@ -29,6 +29,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment, AssignorError
 from ottla.server.group.modern.epochs import LOOK_AGAIN_MS
 from ottla.server.group.modern.target import changed_targets
+from ottla.server.group.modern.target_jobs import is_small
 from ottla.server.group.records import GroupRecord
 from ottla.server.group.result import Result
 from ottla.wire.errors import ErrorCode
@@ -121,13 +122,13 @@ class GroupUpdate:
         if due and subscribed:
             self.after.append(lambda: services.lookups.start(group.group_id, subscribed, self.may_see))
 
-    def next_epoch(self, old: ConsumerMember, new: ConsumerMember, *, changed: bool) -> int:
-        """Returns the group's epoch: the next one if a subscription has `changed`, or if its topics have changed."""
+    def next_epoch(self, old: ConsumerMember, new: ConsumerMember, *, changed: bool) -> Steps[int]:
+        """Makes steps that return the group's epoch: the next one if a subscription has `changed`, or if its topics have."""
         group = self.group
         if not changed and self.now_ms < group.refresh_at_ms:
             return group.epoch
         gone = [old.regex] if old.regex and old.regex != new.regex and group.regex_members(old.regex) == 1 else []
-        metadata_hash = self.services.topics.hash_of(group.subscribed_topics([old], new, gone))
+        metadata_hash = yield from self.services.topics.hash_in_steps(group.subscribed_topics([old], new, gone))
         epoch = group.epoch
         if changed or metadata_hash != group.metadata_hash:
             epoch += 1
@@ -145,13 +146,12 @@ class GroupUpdate:
 
     def target(self, old: ConsumerMember, new: ConsumerMember, epoch: int) -> Target:
         """Returns the member's target: the former one if no assignment is due, if the last one is too recent, or if it takes so
-        long that it is made in the background (targets.py), once the records are written.
+        long that it is made in the background (target_jobs.py), once the records are written.
         """
         group, services = self.group, self.services
         former_target = Target(group.assignment_epoch, group.target_of(new.member_id, new.instance_id))
         interval_ms = services.values.number(group.group_id, "consumer.assignment.interval.ms")
-        made_ms = max(group.assignment_timestamp_ms, group.assignment_failed_ms)
-        if group.assignment_epoch >= epoch or (made_ms and self.now_ms < made_ms + interval_ms):
+        if group.assignment_epoch >= epoch or group.is_early(self.now_ms, interval_ms):
             return former_target
         if services.target_jobs.is_running(group.group_id):
             return former_target
@@ -159,9 +159,9 @@ class GroupUpdate:
         if name not in services.assignors:  # no member asks for one, or the broker no longer has it
             name = services.default_assignor
         assignor = services.assignors[name]
-        snapshot = self._snapshot(new, epoch)
-        if not snapshot.is_small(services.topics):
-            self.after.append(lambda: services.target_jobs.start(services.existing(group.group_id), assignor))
+        snapshot = self._snapshot(new)
+        if not is_small(snapshot.subscriptions(), services.topics):
+            self.after.append(lambda: services.start_target(group.group_id, assignor))
             return former_target
         try:
             assigned = at_once(assign(snapshot, services.topics, assignor))
@@ -174,7 +174,7 @@ class GroupUpdate:
         self._has_target = True
         return Target(epoch, assigned.get(new.member_id, NOTHING_ASSIGNED))
 
-    def _snapshot(self, new: ConsumerMember, epoch: int) -> Snapshot:
+    def _snapshot(self, new: ConsumerMember) -> Snapshot:
         """Returns the group as it will be with the request's member. One that replaces a static member inherits its target."""
         group = self.group
         members, former = dict(group.members), dict(group.targets)
@@ -185,20 +185,23 @@ class GroupUpdate:
             inherited = former.pop(replaced.member_id, None)
             if inherited is not None:
                 former[new.member_id] = inherited
-        return Snapshot(epoch, members, former, group.targets, group.regexes)
+        return Snapshot(members, former, group.targets, group.regexes)
 
-    def lead(self, member: ConsumerMember, target: Target, *, changed: bool, owned: Owned | None) -> ConsumerMember:
-        """Returns the member one step further, and records it. `changed` means that its subscription has just changed.
+    def lead(self, member: ConsumerMember, target: Target, *, changed: bool, owned: Owned | None) -> Steps[ConsumerMember]:
+        """Makes steps that return the member one step further, and record it. `changed` means that its subscription has just
+        changed.
 
-        Raises GroupError FENCED_MEMBER_EPOCH.
+        They raise GroupError FENCED_MEMBER_EPOCH.
         """
         if not changed and member.is_reconciled_to(target.epoch):
             return member
         subscribed: Collection[bytes] = frozenset(self.services.topics.ids(topics_of(member, self.group.regexes)))
         situation = Situation(target.epoch, target.assignment, subscribed, changed, self.group.epoch_of, owned)
-        led = reconcile(member, situation)
+        yield None
+        led = yield from reconcile(member, situation)
         if led != member:
             self.records.append(records.current(self.group.group_id, led))
+            yield None
             if not led.is_classic:
                 self.after.append(lambda: self._time_rebalance(led))
         return led

@@ -6,17 +6,22 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group
-from ottla.server.group.modern.epochs import FIRST_EPOCH, NO_EPOCH
+from ottla.server.group.modern.assignor import Assignment
+from ottla.server.group.modern.epochs import DUE_NOW, FIRST_EPOCH, NO_EPOCH
+from ottla.server.group.modern.names import Names
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.wire.errors import ErrorCode
 
 
 class ModernMember(Protocol):
     """A member as a group replays its records. It is immutable: a record makes another one of it."""
+
+    @property
+    def member_id(self) -> str: ...
 
     def with_metadata(self, value: Any) -> Self:
         """Returns the member with the ids, client and subscription of its metadata record."""
@@ -32,6 +37,9 @@ class ModernMember(Protocol):
 
 
 M = TypeVar("M", bound=ModernMember)
+
+LARGE: Final = 300
+"""A group whose members name more topics than that is large (`is_large`). An operation on another takes less than a turn."""
 
 
 class ModernGroup(Group, Generic[M]):
@@ -91,6 +99,44 @@ class ModernGroup(Group, Generic[M]):
     def _replay_target_epoch(self, key: Any, value: Any) -> None:
         self.assignment_epoch = NO_EPOCH if value is None else value.assignment_epoch
         self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
+
+
+class SubscribedGroup(ModernGroup[M]):
+    """A group whose members subscribe to topics by name, and get partitions of them."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.names = Names()
+        """The names that the members subscribe to."""
+        self.targets: dict[str, Assignment] = {}
+        self.assignment_failed_ms = 0
+        """The time at which a target could last not be made or written, so that not every heartbeat tries; 0 if never."""
+        self.refresh_at_ms = DUE_NOW
+        """The time when its topics are checked again; it is DUE_NOW after one of them has changed."""
+        self.changes = 0
+        """The number of records that were replayed, and of times that topics have changed: what is planned in between is no
+        longer true."""
+
+    @property
+    def is_large(self) -> bool:
+        """Returns whether its members name so many topics that an operation may take longer than a turn."""
+        return len(self.names.counts) > LARGE
+
+    def topics_changed(self) -> None:
+        """Has its topics checked by the next heartbeat."""
+        self.refresh_at_ms = DUE_NOW
+        self.changes += 1
+
+    def is_early(self, now_ms: int, interval_ms: int) -> bool:
+        """Returns whether the last target was made, or could not be made, less than `interval_ms` ago."""
+        last_ms = max(self.assignment_timestamp_ms, self.assignment_failed_ms)
+        return last_ms != 0 and now_ms < last_ms + interval_ms
+
+    def present(self, member: M) -> M | None:
+        """Returns the member that is there now in place of one that was there before, or None if it left."""
+        return self.members.get(member.member_id)
 
 
 G = TypeVar("G", bound=ModernGroup[Any])

@@ -100,6 +100,8 @@ def partition_order(partitions: Iterable[int]) -> list[int]:
     numbers.
     """
     listed = sorted(partitions)
+    if len(listed) < 2:  # as with most topics
+        return listed
     return hash_order(listed, int_hash, copied_capacity(len(listed)))
 
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import ceil
 from typing import Final
 
+from ottla.server.base.turns import Steps
 from ottla.server.group.modern.assignor import Assignment, GroupAssignment, GroupSpec
 from ottla.server.group.modern.java_order import JavaTable, capacity_of, hash_order, int_hash, partition_order, uuid_hash
 
@@ -31,19 +32,24 @@ _Target = dict[bytes, set[int]]
 """A member's target: topic id -> partitions. A topic from which everything was taken away stays in it, without partitions."""
 
 
-def assign(spec: GroupSpec, initialized: Initialized) -> GroupAssignment:
-    """Computes the assignment. Raises AssignorError if members are subscribed to a topic that does not exist."""
+def assign(spec: GroupSpec, initialized: Initialized) -> Steps[GroupAssignment]:
+    """Makes steps that return the assignment. They raise AssignorError if members subscribe to a topic that does not exist."""
     members = list(spec.members.values())
     if not any(member.topics for member in members):
         return {}
-    targets: list[_Target] = [
-        {topic_id: set(partitions) for topic_id, partitions in member.assignment.items()} for member in members
-    ]
+    targets: list[_Target] = []
+    for member in members:
+        targets.append({topic_id: set(partitions) for topic_id, partitions in member.assignment.items()})
+        yield None
     if spec.homogeneous:
-        _share_all(spec, initialized, targets)
+        yield from _share_all(spec, initialized, targets)
     else:
-        _share_by_topic(spec, initialized, targets)
-    return {member: _frozen(target) for member, target in zip(spec.members, targets, strict=True)}
+        yield from _share_by_topic(spec, initialized, targets)
+    assigned: GroupAssignment = {}
+    for member_id, target in zip(spec.members, targets, strict=True):
+        assigned[member_id] = _frozen(target)
+        yield None
+    return assigned
 
 
 def _capacity_for(count: int) -> int:
@@ -55,8 +61,8 @@ def _frozen(target: _Target) -> Assignment:
     return {topic_id: frozenset(partitions) for topic_id, partitions in target.items()}
 
 
-def _share_all(spec: GroupSpec, initialized: Initialized, targets: list[_Target]) -> None:
-    topics = next(iter(spec.members.values())).topics
+def _share_all(spec: GroupSpec, initialized: Initialized, targets: list[_Target]) -> Steps[None]:
+    topics = dict.fromkeys(next(iter(spec.members.values())).topics)
     partitions = [partition for topic_id in topics for partition in _assignable(spec, initialized, topic_id)]
     sharing = _Sharing(targets, partitions, range(len(targets)), _hash_of_partition)
     for index, target in enumerate(targets):
@@ -65,20 +71,22 @@ def _share_all(spec: GroupSpec, initialized: Initialized, targets: list[_Target]
                 sharing.note(index, topic_id)
             else:
                 del target[topic_id]
-    sharing.run()
+            yield None
+    yield from sharing.run()
 
 
-def _share_by_topic(spec: GroupSpec, initialized: Initialized, targets: list[_Target]) -> None:
+def _share_by_topic(spec: GroupSpec, initialized: Initialized, targets: list[_Target]) -> Steps[None]:
     subscribers: dict[bytes, list[int]] = {}
     for index, member in enumerate(spec.members.values()):
         for topic_id in member.topics:
             subscribers.setdefault(topic_id, []).append(index)
+        yield None
     for topic_id in hash_order(subscribers, uuid_hash):
         partitions = list(_assignable(spec, initialized, topic_id))
         sharing = _Sharing(targets, partitions, subscribers[topic_id], _hash_of_index)
         for index in range(len(targets)):
             sharing.note(index, topic_id)
-        sharing.run()
+        yield from sharing.run()
 
 
 def _assignable(spec: GroupSpec, initialized: Initialized, topic_id: bytes) -> Iterable[_Partition]:
@@ -120,17 +128,22 @@ class _Sharing:
             self._members_of.compute_if_absent(partition, lambda: JavaTable(int_hash)).put(member, None)
             self._partitions_of.setdefault(member, JavaTable(self._hash_of)).put(partition, None)
 
-    def run(self) -> None:
+    def run(self) -> Steps[None]:
         for member, held in self._partitions_of.items():
-            for partition in list(held)[: max(len(held) - self._wanted.get(member, 0), 0)]:
+            surplus = len(held) - self._wanted.get(member, 0)
+            for partition in list(held)[:surplus] if surplus > 0 else ():
                 self._revoke(member, partition)
+            yield None
         for partition in self._members_of:
             members = self._members_of[partition]
-            for member in list(members)[: max(len(members) - self._per_partition, 0)]:
+            surplus = len(members) - self._per_partition
+            for member in list(members)[:surplus] if surplus > 0 else ():
                 self._revoke(member, partition)
+            yield None
         for partition in self._partitions:
             self._members_of.compute_if_absent(partition, lambda: JavaTable(int_hash))
-        self._fill_up()
+            yield None
+        yield from self._fill_up()
 
     def _revoke(self, member: int, partition: _Partition) -> None:
         topic_id, index = partition
@@ -141,7 +154,7 @@ class _Sharing:
     def _has_room(self, member: int) -> bool:
         return len(self._partitions_of.get(member, ())) < self._wanted[member]
 
-    def _fill_up(self) -> None:
+    def _fill_up(self) -> Steps[None]:
         """Gives partitions that miss members to those with room, in turn and in rounds; a round in which no member took the
         partition is its last. A member that gets the same partition again in another round counts as another one; as in Kafka.
         """
@@ -169,3 +182,4 @@ class _Sharing:
                     del unfilled[at]
             if not unfilled:
                 return
+            yield None

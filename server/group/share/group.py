@@ -11,15 +11,13 @@ again is in no record, only in memory; for a group that was loaded it is in the 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Any, ClassVar, Final
 
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
-from ottla.server.group.modern.epochs import DUE_NOW, FIRST_EPOCH
-from ottla.server.group.modern.group import ModernGroup
+from ottla.server.group.modern.group import SubscribedGroup
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.server.group.share import records
 from ottla.server.group.share.member import ShareMember, assignment_of
@@ -31,7 +29,7 @@ EMPTY: Final = "Empty"
 STABLE: Final = "Stable"
 
 
-class ShareGroup(ModernGroup[ShareMember]):
+class ShareGroup(SubscribedGroup[ShareMember]):
     """A share group (see the module's docstring)."""
 
     kind: ClassVar[Kind] = Kind.SHARE
@@ -40,16 +38,8 @@ class ShareGroup(ModernGroup[ShareMember]):
     def __init__(self, group_id: str, now_ms: Callable[[], int]) -> None:
         super().__init__(group_id)
         self.protocol_type = "share"
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
-        self.targets: dict[str, Assignment] = {}
         self.state_partitions: StatePartitions = NOTHING
-        self.refresh_at_ms = DUE_NOW
-        """The time when its topics are checked again; it is DUE_NOW after one of them has changed."""
-        self.refresh_epoch = 0
-        """The epoch that the deadline was set for. If the group has not reached it, it could not be written."""
         self._now_ms = now_ms
-        self._topics: Counter[str] = Counter()  # name -> members that named it
         self._awaits: bool | None = None  # the value of awaits_partitions since the last record; None if not computed
 
     # Methods of every group
@@ -66,11 +56,11 @@ class ShareGroup(ModernGroup[ShareMember]):
         return False
 
     def is_subscribed(self, topic: str) -> bool:
-        return topic in self._topics
+        return topic in self.names.counts
 
     def reads_any(self, topics: Set[str]) -> bool:
         """Returns whether the group is subscribed to one of these topics."""
-        return not self._topics.keys().isdisjoint(topics)
+        return not self.names.counts.keys().isdisjoint(topics)
 
     @property
     def may_expire_offsets(self) -> bool:
@@ -91,17 +81,9 @@ class ShareGroup(ModernGroup[ShareMember]):
     def target_of(self, member_id: str) -> Assignment:
         return self.targets.get(member_id, NOTHING_ASSIGNED)
 
-    @property
-    def subscribers(self) -> Mapping[str, int]:
-        """Returns the number of members that subscribe to each topic name now."""
-        return self._topics
-
-    def subscribed_topics(self, old: ShareMember | None = None, new: ShareMember | None = None) -> Counter[str]:
-        """Returns the number of subscribers of each topic name, as if `new` had replaced `old`."""
-        names = Counter(self._topics)
-        names.subtract(() if old is None else old.topics)
-        names.update(() if new is None else new.topics)
-        return +names
+    def subscribed_topics(self, old: ShareMember, new: ShareMember | None = None) -> set[str]:
+        """Returns the topic names that members subscribe to, as if `new` had replaced `old`."""
+        return self.names.changed([old.topics], frozenset() if new is None else new.topics)
 
     @property
     def awaits_partitions(self) -> bool:
@@ -109,7 +91,7 @@ class ShareGroup(ModernGroup[ShareMember]):
         heartbeat asks for this, and only a record changes it.
         """
         if self._awaits is None:
-            self._awaits = bool(self._topics) and self._has_unassigned_partitions()
+            self._awaits = bool(self.names.counts) and self._has_unassigned_partitions()
         return self._awaits
 
     def _has_unassigned_partitions(self) -> bool:
@@ -118,21 +100,14 @@ class ShareGroup(ModernGroup[ShareMember]):
             for topic_id, partitions in assignment.items():
                 given.setdefault(topic_id, set()).update(partitions)
         return any(
-            topic.name in self._topics and given.get(topic_id) != set(topic.partitions)
+            topic.name in self.names.counts and given.get(topic_id) != set(topic.partitions)
             for topic_id, topic in self.state_partitions.initialized.items()
         )
-
-    # Checking topics
-
-    def refresh_due(self, now_ms: int) -> bool:
-        return now_ms >= self.refresh_at_ms or self.epoch < self.refresh_epoch
-
-    def refresh_again(self, at_ms: int, epoch: int) -> None:
-        self.refresh_at_ms, self.refresh_epoch = at_ms, epoch
 
     # Replay
 
     def replay(self, record: ProtocolRecord) -> None:
+        self.changes += 1
         self._awaits = None
         _REPLAY[type(record.key).__name__](self, record.key, record.value)
 
@@ -144,19 +119,11 @@ class ShareGroup(ModernGroup[ShareMember]):
 
     def _put(self, member: ShareMember) -> None:
         former = self.members.get(member.member_id)
-        if former is not None:
-            self._forget_topics(former)
-        self._topics.update(member.topics)
+        self.names.change(frozenset() if former is None else former.topics, member.topics)
         self.members[member.member_id] = member
 
     def _drop(self, member_id: str) -> None:
-        self._forget_topics(self.members.pop(member_id))
-
-    def _forget_topics(self, member: ShareMember) -> None:
-        for name in member.topics:
-            self._topics[name] -= 1
-            if not self._topics[name]:
-                del self._topics[name]
+        self.names.change(self.members.pop(member_id).topics)
 
     def _replay_target(self, key: Any, value: Any) -> None:
         if value is None:

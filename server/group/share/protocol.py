@@ -12,28 +12,33 @@ The answer contains the member's assignment only if it has changed, or if the me
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar, Final, NamedTuple
 
-from ottla.server.base.turns import at_once
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, at_once, in_runs
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
-from ottla.server.group.modern.assignor import Assignment, AssignorError, GroupSpec, MemberSpec
-from ottla.server.group.modern.epochs import DUE_NOW, JOINING_EPOCH, LEAVING_EPOCH, LOOK_AGAIN_MS
+from ottla.server.group.modern.assignor import Assignment, AssignorError
+from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LOOK_AGAIN_MS
 from ottla.server.group.modern.group_configs import GroupConfigs
 from ottla.server.group.modern.java_order import hash_order, string_hash
+from ottla.server.group.modern.operations import Operations
 from ottla.server.group.modern.target import changed_targets
+from ottla.server.group.modern.target_jobs import TargetJobs, is_small
 from ottla.server.group.modern.timers import MemberTimers
-from ottla.server.group.modern.topics import Topics
+from ottla.server.group.modern.topics import NAMES_A_STEP, Topics
 from ottla.server.group.protocol import Deadline, GroupProtocol, ShardContext
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.server.group.requests import Client, Committer
 from ottla.server.group.result import Result
-from ottla.server.group.share import assignor, records
+from ottla.server.group.share import records
 from ottla.server.group.share.group import ShareGroup
 from ottla.server.group.share.member import ShareMember
 from ottla.server.group.share.state_partitions import ByTopic, StatePartitions, TopicPartitions
+from ottla.server.group.share.targets import Snapshot, assign
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.share_group_metadata_key import ShareGroupMetadataKey
 
@@ -86,6 +91,8 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         self._timers = MemberTimers(shard.clock)
         self._values = GroupConfigs(shard.settings.broker, shard.cluster)
         self._topics = Topics(shard.cluster)
+        self._operations = Operations(shard)
+        self._jobs = TargetJobs(shard, records)
         self._cleaning = False
 
     # State
@@ -112,6 +119,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         return None
 
     def discard(self, group: ShareGroup, error: ErrorCode) -> None:
+        self._jobs.drop(group.group_id)
         for member_id in group.members:
             self._timers.cancel_all(group.group_id, member_id)
 
@@ -144,15 +152,19 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
 
     # Heartbeats
 
-    def group_heartbeat(self, group_id: str, request: Heartbeat) -> HeartbeatAnswer:
+    def group_heartbeat(self, group_id: str, request: Heartbeat) -> HeartbeatAnswer | Promise[HeartbeatAnswer]:
         """Answers a ShareGroupHeartbeat. Raises GroupError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID or
-        FENCED_MEMBER_EPOCH, each with a message.
+        FENCED_MEMBER_EPOCH, each with a message, or the promise fails with it.
         """
         if request.epoch == LEAVING_EPOCH:
             return self._leave(group_id, request)
+        return self._operations.carry_out(group_id, partial(self._stay, group_id, request), request.topics)
+
+    def _stay(self, group_id: str, request: Heartbeat) -> Steps[Result[HeartbeatAnswer]]:
+        """Makes steps that return the records and the answer for a member that joins or stays. They raise GroupError."""
         group = self.group_or_new(group_id) if request.epoch == JOINING_EPOCH else self.group(group_id)
         if self._topics.have_changed(group, group.reads_any):
-            group.refresh_at_ms = DUE_NOW
+            group.topics_changed()
         self._check_room(group, request.member_id)
         old = _member(group, request)
         new = replace(
@@ -162,19 +174,33 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
             client_id=request.client.client_id,
             client_host=request.client.host,
         )
+        group.names.check_change(old.topics, new.topics)
         update = _Update(group, old, new, [])
         if new != old or request.member_id not in group.members:
             update.records.append(records.member(group_id, new))
-        epoch, bumped = self._epoch(update)
+            yield None
+        epoch, bumped = yield from self._epoch(update)
+        yield None
         assignment_epoch, target = self._target(update, epoch)
+        yield None
         led = self._lead(update, assignment_epoch, target, subscription_changed=bumped)
-        initialize = self._to_initialize(update, epoch)
+        yield None
+        initialize = yield from self._to_initialize(update, epoch)
         shown = request.epoch == JOINING_EPOCH or request.topics is not None or led.assigned != old.assigned
         interval_ms = self._values.number(group_id, "share.heartbeat.interval.ms")
         answer = HeartbeatAnswer(led.member_id, led.epoch, interval_ms, led.assigned if shown else None, initialize)
-        self._shard.run(Result(update.records, None))
-        self._begin_session(group_id, request.member_id)
-        return answer
+        return Result(update.records, answer, partial(self._written, update))
+
+    def _written(self, update: _Update, error: ErrorCode) -> None:
+        """Does what follows a heartbeat. Raises GroupError if its records could not be written."""
+        if error is not ErrorCode.NONE:
+            raise GroupError(error)
+        group = self.group(update.group.group_id)  # a new one, if the records made it
+        if update.refreshed:
+            group.refresh_at_ms = self._shard.clock.now_ms() + LOOK_AGAIN_MS
+        if update.large_target:
+            self._start_target(group)
+        self._begin_session(group.group_id, update.new.member_id)
 
     def group(self, group_id: str) -> ShareGroup:
         """Returns the share group of this id. Raises GroupError GROUP_ID_NOT_FOUND."""
@@ -201,50 +227,49 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         if len(group.members) >= most and member_id not in group.members:
             raise GroupError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"A share group has at most {most} members.")
 
-    def _epoch(self, update: _Update) -> tuple[int, bool]:
-        """Returns the group's epoch after this heartbeat, and whether it was raised."""
-        group, now_ms = update.group, self._shard.clock.now_ms()
+    def _epoch(self, update: _Update) -> Steps[tuple[int, bool]]:
+        """Makes steps that return the group's epoch after this heartbeat, and whether it was raised."""
+        group = update.group
         raised = update.old.topics != update.new.topics
         if group.assignment_epoch >= group.epoch:
             raised = raised or group.awaits_partitions
-        if not raised and not group.refresh_due(now_ms):
+        if not raised and self._shard.clock.now_ms() < group.refresh_at_ms:
             return group.epoch, False
         update.subscribed = group.subscribed_topics(update.old, update.new)
-        metadata_hash = self._topics.hash_of(update.subscribed)
+        metadata_hash = yield from self._topics.hash_in_steps(update.subscribed)
         raised = raised or metadata_hash != group.metadata_hash
         epoch = group.epoch + raised
         if raised:
             update.records.append(records.epoch(group.group_id, epoch, metadata_hash))
-        group.refresh_again(now_ms + LOOK_AGAIN_MS, epoch)
+        update.refreshed = True
         return epoch, raised
 
     def _target(self, update: _Update, epoch: int) -> tuple[int, Assignment]:
         """Returns the epoch of the target assignment and the member's part of it. Makes a new one if one is due and not too
-        early.
+        early, or notes that it takes so long that it is made in the background (target_jobs.py).
         """
         group, now_ms, member_id = update.group, self._shard.clock.now_ms(), update.new.member_id
         interval_ms = self._values.number(group.group_id, "share.assignment.interval.ms")
-        is_early = group.assignment_timestamp_ms and now_ms < group.assignment_timestamp_ms + interval_ms
-        if group.assignment_epoch >= epoch or is_early:
-            return group.assignment_epoch, group.target_of(member_id)
-        members = {**group.members, member_id: update.new}
-        ids = hash_order(members, string_hash)
-        specs = {name: MemberSpec(self._topic_ids(members[name]), group.target_of(name)) for name in ids}
-        counts = self._topics.partition_counts({topic_id for spec in specs.values() for topic_id in spec.topics})
-        homogeneous = all(count == len(members) for count in update.subscribed.values())
-        spec = GroupSpec(specs, counts, homogeneous, lambda topic_id, partition: False)
-        initialized = {topic_id: topic.partitions for topic_id, topic in group.state_partitions.initialized.items()}
+        former = group.assignment_epoch, group.target_of(member_id)
+        if group.assignment_epoch >= epoch or group.is_early(now_ms, interval_ms) or self._jobs.is_running(group.group_id):
+            return former
+        snapshot = Snapshot({**group.members, member_id: update.new}, group.targets, group.state_partitions.initialized)
+        if not is_small(snapshot.subscriptions(), self._topics):
+            update.large_target = True
+            return former
         try:
-            assigned = assignor.assign(spec, initialized)
+            assigned = at_once(assign(snapshot, self._topics))
         except AssignorError as error:
             raise GroupError(ErrorCode.UNSUPPORTED_ASSIGNOR, str(error)) from error
-        for name, target in changed_targets(group.targets, assigned, ids).items():
+        for name, target in changed_targets(group.targets, assigned, hash_order(snapshot.members, string_hash)).items():
             update.records.append(records.target(group.group_id, name, target))
         update.records.append(records.target_epoch(group.group_id, epoch, now_ms))
         return epoch, assigned.get(member_id, {})
 
-    def _topic_ids(self, member: ShareMember) -> list[bytes]:
-        return at_once(self._topics.ids_in_hash_order(member.topics))
+    def _start_target(self, group: ShareGroup) -> None:
+        """Begins to make a target for the group's present epoch in the background."""
+        snapshot = Snapshot(dict(group.members), dict(group.targets), group.state_partitions.initialized)
+        self._jobs.start(group, snapshot.members, assign(snapshot, self._topics))
 
     def _lead(self, update: _Update, epoch: int, target: Assignment, *, subscription_changed: bool) -> ShareMember:
         """Returns the member after this update, and records it: it gets its target, as far as it subscribes to the topics."""
@@ -266,7 +291,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
     def _remove(self, group: ShareGroup, member: ShareMember) -> None:
         """Removes a member. Raises GroupError if that cannot be written; the member then stays."""
         epoch = group.epoch + 1
-        metadata_hash = self._topics.hash_of(group.subscribed_topics(old=member))
+        metadata_hash = self._topics.hash_of(group.subscribed_topics(member))
         gone: list[GroupRecord] = [*records.member_tombstones(group.group_id, member.member_id)]
         gone.append(records.epoch(group.group_id, epoch, metadata_hash))
         if len(group.members) == 1:
@@ -286,21 +311,25 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
 
     # Partitions with state
 
-    def _to_initialize(self, update: _Update, epoch: int) -> Initialize | None:
-        """Returns the partitions of subscribed topics that have no state and are not being initialized already, or None."""
+    def _to_initialize(self, update: _Update, epoch: int) -> Steps[Initialize | None]:
+        """Makes steps that return the partitions of subscribed topics that have no state and are not being initialized already,
+        or None."""
         group, now_ms = update.group, self._shard.clock.now_ms()
         had = group.state_partitions
         since_ms = now_ms - self._values.broker_number("group.share.initialize.retry.interval.ms")
         wanted: ByTopic = {}
-        for name in update.subscribed:
-            topic = self._shard.cluster.topics.get(name)
-            if topic is not None and not had.has_all(topic.topic_id, len(topic.partitions)):
-                missing = frozenset(range(len(topic.partitions))) - had.partitions_of(topic.topic_id, since_ms)
-                if missing:
-                    wanted[topic.topic_id] = TopicPartitions(name, missing, now_ms)
+        for run in in_runs(list(update.subscribed), NAMES_A_STEP):
+            for name in run:
+                topic = self._shard.cluster.topics.get(name)
+                if topic is not None and not had.has_all(topic.topic_id, len(topic.partitions)):
+                    missing = frozenset(range(len(topic.partitions))) - had.partitions_of(topic.topic_id, since_ms)
+                    if missing:
+                        wanted[topic.topic_id] = TopicPartitions(name, missing, now_ms)
+            yield None
         if not wanted:
             return None
         update.records.append(had.begun(wanted).record(group.group_id))
+        yield None
         known = had.initialized.keys() | had.initializing.keys()
         return Initialize(epoch, wanted, {topic_id: 0 if topic_id in known else -1 for topic_id in wanted})
 
@@ -310,6 +339,18 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         if not isinstance(group, ShareGroup):
             return {}
         return {topic_id: topic.partitions for topic_id, topic in group.state_partitions.initialized.items()}
+
+    def end_initialization(self, group_id: str, wanted: ByTopic, *, failed: bool) -> Promise[None] | None:
+        """Records that these partitions are initialized, if they are still wanted, or that they could not be. Raises GroupError
+        if that cannot be written, or the promise fails with it."""
+
+        def end() -> Steps[Result[None]]:
+            had = self.group(group_id).state_partitions
+            changed = had.failed(wanted) if failed else had.done(wanted)
+            yield None
+            return Result([changed.record(group_id)], None)
+
+        return self._operations.carry_out(group_id, end, wanted)
 
     def change_state_partitions(self, group: ShareGroup, changed: StatePartitions) -> None:
         """Records which partitions have state. Raises GroupError if that cannot be written."""
@@ -339,10 +380,12 @@ class _Update:
         self.old = old
         self.new = new
         self.records = written
-        self.subscribed: Mapping[str, int] = group.subscribers
-        """The number of members that subscribe to each topic name. It includes this heartbeat if `_epoch` has checked
-        the topics.
-        """
+        self.refreshed = False
+        """True if its topics were checked."""
+        self.large_target = False
+        """True if a target is due that is made in the background."""
+        self.subscribed: Collection[str] = group.names.counts
+        """The topic names that members subscribe to, as if the heartbeat was over once `_epoch` has checked the topics."""
 
 
 def _member(group: ShareGroup, request: Heartbeat) -> ShareMember:

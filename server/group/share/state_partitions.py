@@ -55,6 +55,11 @@ class StatePartitions(NamedTuple):
         partitions = done.partitions if done is not None else frozenset()
         return partitions | begun.partitions if begun is not None and begun.since_ms > since_ms else partitions
 
+    def has(self, topic_id: bytes, partition: int) -> bool:
+        """Returns whether the partition is initialized or initializing."""
+        both = self.initializing.get(topic_id), self.initialized.get(topic_id)
+        return any(topic is not None and partition in topic.partitions for topic in both)
+
     def has_all(self, topic_id: bytes, count: int) -> bool:
         """Returns whether all `count` partitions of the topic are initialized. The cost does not depend on their number."""
         done = self.initialized.get(topic_id)

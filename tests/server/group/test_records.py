@@ -17,6 +17,7 @@ from ottla.server.group.records import (
     OffsetRecord,
     ProtocolRecord,
     decode,
+    encode_ahead,
     encode_batch,
     group_tombstone,
     offset_tombstone,
@@ -115,6 +116,22 @@ def test_tombstones() -> None:
     written = decode_records(encode_batch(records, 1))
     assert [record.value for record in written] == [None, None]
     assert [decode(record.key or b"", None) for record in written] == records
+
+
+def test_a_record_that_is_encoded_ahead_is_not_encoded_again() -> None:
+    made: list[GroupRecord] = [
+        ProtocolRecord(ConsumerGroupMetadataKey("g"), ConsumerGroupMetadataValue(7, 9)),
+        ProtocolRecord(ConsumerGroupMetadataKey("h"), None),
+        group_tombstone("c"),
+    ]
+    expected = encode_batch(made, 1000)
+    ahead = [encode_ahead(record, 1000) for record in made]
+    assert ahead[2] == made[2], "only records of newer protocols may be large"
+    for record in ahead[:2]:
+        assert isinstance(record, ProtocolRecord)
+        record.key.group_id = "another"  # type: ignore[attr-defined]  # all have one
+    assert encode_batch(ahead, 1000) == expected
+    assert encode_ahead(ahead[0], 2000) is ahead[0]
 
 
 def test_the_batch_may_be_compressed() -> None:

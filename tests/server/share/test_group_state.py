@@ -11,6 +11,8 @@ import pytest
 from ottla.log.errors import StorageError
 from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
+from ottla.server.group.modern import operations
+from ottla.server.group.result import Result
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
 from ottla.server.group.share.state_partitions import StatePartitions, TopicPartitions
 from ottla.server.share.group_state import ATTEMPTS, RETRY_SECONDS, Errors, ShareGroupState, is_enabled
@@ -38,6 +40,7 @@ class Node(ShareBroker):
         return self.share_group_state()
 
     def initialize(self, offsets: dict[bytes, dict[int, int]], state_epoch: int = 1) -> None:
+        self.found(StatePartitions({topic_id: TopicPartitions("", frozenset(parts)) for topic_id, parts in offsets.items()}))
         self.of_groups.initialize("g", state_epoch, offsets, self.done)
 
     def done(self, errors: Errors) -> None:
@@ -148,6 +151,34 @@ def test_a_partition_that_is_begun_at_last_is_no_error() -> None:
     node.state.log.fail = None
     node.clock.advance(1)
     assert node.outcomes == [{}]
+
+
+@pytest.mark.parametrize("seconds", [0, RETRY_SECONDS / 2])
+def test_what_is_deleted_before_an_attempt_is_not_initialized_by_it(seconds: float) -> None:
+    """Else state would stay of a group that nobody knows. A deletion may come before the first attempt, or between two."""
+    node = Node()
+    node.found(StatePartitions().begun(wanted(0, 1).topics))
+    leaders, node.state.log.leaders = node.state.log.leaders, [None] * len(node.state.log.leaders)
+    node.of_groups.initialize_after_heartbeat("g", wanted(0, 1))
+    if seconds:
+        node.clock.advance(seconds)
+    node.state.log.leaders = leaders
+    node.of_groups.delete_all("g")
+    node.groups.shard("g").run(Result(node.groups.shard("g").groups["g"].tombstones(), None))
+    node.clock.advance(RETRY_SECONDS)
+    assert [node.start_of(T, index) for index in range(3)] == [None, None, None]
+    assert node.clock.waiting == 0
+
+
+def test_of_a_group_that_another_broker_has_now_nothing_is_known() -> None:
+    node = Node()
+    missing, node.state.log.leaders = node.state.log.leaders, [None] * len(node.state.log.leaders)
+    node.initialize({T: {0: 5}})
+    node.state.log.leaders = missing
+    node.log.leaders = [None] * len(node.log.leaders)
+    node.groups.refresh()
+    node.clock.advance(RETRY_SECONDS)
+    assert node.start_of(T, 0) == 5, "what its record wanted is done"
 
 
 # Recorded
@@ -310,3 +341,38 @@ def test_the_partitions_of_another_group_do_not_wait() -> None:
     assert node.outcomes == [{}]
     assert deleted.result() == {T: None} if isinstance(deleted, Promise) else deleted == {T: None}
     assert node.of_groups._under_way == {}
+
+
+@pytest.mark.parametrize("rounds", range(3))
+def test_the_end_of_an_initialization_is_recorded_in_turns_and_not_after_a_deletion(
+    monkeypatch: pytest.MonkeyPatch, rounds: int
+) -> None:
+    """Else the group's record would say that there is state where it was deleted."""
+    monkeypatch.setattr(operations, "LARGE", 0)
+    node = SlowNode()
+    node.found(StatePartitions().begun(wanted(0, 1).topics))
+    recorded = node.of_groups.finish("g", wanted(0, 1), {})
+    for _ in range(rounds):
+        node.clock.next_round()
+    assert isinstance(recorded, Promise)
+    ends_first = recorded.done()
+    node.of_groups.delete_all("g")
+    node.clock.advance(0)
+    assert recorded.done()
+    assert (node.partitions.initializing, node.partitions.initialized) == ({}, {})
+    assert ends_first == (rounds == 2)
+
+
+def test_an_outcome_that_cannot_be_recorded_in_turns_is_told_to_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(operations, "LARGE", 0)
+    node = SlowNode()
+    node.found(StatePartitions().begun(wanted(0).topics))
+    recorded = node.of_groups.finish("g", wanted(0), {})
+    node.log.fail = StorageError("gone")
+    node.clock.advance(0)
+    assert isinstance(recorded, Promise)
+    assert recorded.result() is None
+    assert "cannot record" in caplog.text
+    assert node.partitions.initializing[T].partitions == {0}

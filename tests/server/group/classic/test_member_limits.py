@@ -62,6 +62,24 @@ async def test_a_join_with_too_much_metadata_leaves_no_trace(split: int) -> None
 
 
 @in_loop
+async def test_nobody_waits_for_a_client_that_brings_too_much_by_itself() -> None:
+    driver = Driver(Broker(**SMALL))
+    first, parked = driver.enter()
+    driver.clock.advance(0.01)
+    driver.sync(first, answer_of(parked).generation_id, {first: b"all"})
+    second = driver.join().member_id
+    again = driver.join(member=first, protocols={"range": b"new"})
+    assert waits(again), "for the one that was given an id"
+    too_much = {"range": b"x" * (MOST + 1)}
+    assert driver.join(member=second, protocols=too_much).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert answer_of(again).error_code == ErrorCode.NONE
+    assert driver.group().pending_joins == {}
+    assert driver.join(member=second).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.join(member=first, protocols=too_much).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert list(driver.group().members) == [first], "a member stays what it was"
+
+
+@in_loop
 async def test_what_all_members_bring_counts_together() -> None:
     driver = Driver(Broker(**SMALL))
     half = {"range": b"x" * (MOST // 2 - ID - len("range"))}

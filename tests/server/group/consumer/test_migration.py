@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from ottla.server.group.classic.group import ClassicGroup, State
+from ottla.server.group.consumer import migration
 from ottla.server.group.consumer.embedded import read_assignment, write_assignment
 from ottla.server.group.consumer.group import ConsumerGroup
+from ottla.server.group.modern import names
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal import consumer_protocol_subscription
 from ottla.wire.messages.internal.consumer_protocol_subscription import ConsumerProtocolSubscription, TopicPartition
@@ -113,6 +115,26 @@ async def test_the_policy(policy: str) -> None:
         assert driver.beat("new").error_code == NONE, "an empty group is nobody's"
         refused = driver.join(protocols=subscription()).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         assert refused == (policy == "disabled")
+
+
+@in_loop
+async def test_a_group_whose_members_name_too_many_topics_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(migration, "MOST_NAMES", 0)
+    driver = Beating()
+    founded(driver)
+    refused = driver.beat("new")
+    assert (refused.error_code, "more than 0 topics" in refused.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, True)
+    assert isinstance(driver.broker.groups.find("g"), ClassicGroup)
+
+
+@in_loop
+async def test_a_classic_member_may_not_name_more_topics_than_the_group_may_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Beating()
+    driver.beat("new", subscribed_topic_names=["u"])
+    monkeypatch.setattr(names, "MOST_NAMES", 1)
+    assert driver.join(version=3, protocols=subscription()).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    monkeypatch.setattr(names, "MOST_NAMES", 2)
+    assert driver.join(version=3, protocols=subscription()).error_code == NONE
 
 
 @in_loop

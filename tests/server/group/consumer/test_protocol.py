@@ -16,6 +16,7 @@ from ottla.log.errors import StorageError
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.member import ConsumerMember
 from ottla.server.group.consumer.records import epoch
+from ottla.server.group.modern import names
 from ottla.server.group.records import decode, encode_batch
 from ottla.wire.errors import ErrorCode
 from tests.in_loop import in_loop
@@ -209,6 +210,20 @@ async def test_a_group_may_be_full() -> None:
     assert driver.beat("m2").error_code == NONE
     driver.beat("m1", -2, instance_id="i")
     assert driver.beat("m4", instance_id="i").error_code == NONE, "it takes a place that is there"
+
+
+@in_loop
+async def test_the_members_of_a_group_name_only_so_many_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "MOST_NAMES", 3)
+    driver = Beating()
+    driver.beat("m1", subscribed_topic_names=["a", "b"])
+    refused = driver.beat("m2", subscribed_topic_names=["c", "d"])
+    assert (refused.error_code, "more than 3 topics" in refused.error_message) == (ErrorCode.GROUP_MAX_SIZE_REACHED, True)
+    assert list(group_of(driver).members) == ["m1"]
+    assert driver.beat("m2", subscribed_topic_names=["b", "c"]).error_code == NONE
+    assert driver.beat("m1", 2, subscribed_topic_names=["d", "e"]).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert group_of(driver).members["m1"].topics == {"a", "b"}
+    assert driver.beat("m1", 2, subscribed_topic_names=["d"]).error_code == NONE
 
 
 @in_loop

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from ottla.server.base.turns import at_once
+from ottla.server.group.consumer import reconcile as module
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.member import ConsumerMember, MemberState
-from ottla.server.group.consumer.reconcile import FREE, Owned, Situation, collect_owned, reconcile
+from ottla.server.group.consumer.reconcile import FREE, Owned, Situation, collect_owned
 from ottla.server.group.consumer.records import current, member_tombstones
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.assignor import Assignment
@@ -17,6 +19,10 @@ from ottla.wire.errors import ErrorCode
 
 T, U = b"t" * 16, b"u" * 16
 STABLE, UNREVOKED, UNRELEASED = MemberState.STABLE, MemberState.UNREVOKED_PARTITIONS, MemberState.UNRELEASED_PARTITIONS
+
+
+def reconcile(here: ConsumerMember, now: Situation) -> ConsumerMember:
+    return at_once(module.reconcile(here, now))
 
 
 def situation(

@@ -9,13 +9,14 @@ from dataclasses import replace
 import pytest
 
 from ottla.log.errors import StorageError
-from ottla.server.base.turns import Steps
+from ottla.server.base.turns import Steps, at_once
 from ottla.server.group.consumer import records, targets
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.member import ConsumerMember
 from ottla.server.group.consumer.protocol import ConsumerProtocol
 from ottla.server.group.consumer.targets import Snapshot
 from ottla.server.group.consumer.update import GroupUpdate, Target
+from ottla.server.group.modern import target_jobs
 from ottla.server.group.modern.assignor import Assignment, AssignorError, GroupAssignment, GroupSpec
 from ottla.server.group.modern.epochs import JOINING_EPOCH
 from ottla.server.group.records import ProtocolRecord
@@ -33,7 +34,7 @@ TURNS_S = 0.5
 
 @pytest.fixture(autouse=True)
 def every_group_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(targets, "AT_ONCE", 0)
+    monkeypatch.setattr(target_jobs, "AT_ONCE", 0)
 
 
 class SlowRig(Rig):
@@ -53,7 +54,7 @@ class SlowRig(Rig):
     def join(self, update: GroupUpdate, joins: ConsumerMember) -> Target:
         group, new = update.group, replace(joins, epoch=JOINING_EPOCH)
         update.put_member(ConsumerMember(new.member_id), new)
-        target = update.target(ConsumerMember(new.member_id), new, update.next_epoch(new, new, changed=True))
+        target = update.target(ConsumerMember(new.member_id), new, at_once(update.next_epoch(new, new, changed=True)))
         assert target == Target(group.assignment_epoch, group.target_of(new.member_id, new.instance_id)), "the former one"
         self.services.run(update.result(None))
         return target
@@ -85,7 +86,7 @@ def test_the_heartbeat_is_answered_with_the_former_target_and_the_new_one_comes_
 def test_a_small_group_gets_its_target_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two members with one topic of three partitions count five."""
     for most, large in ((5, False), (4, True)):
-        monkeypatch.setattr(targets, "AT_ONCE", most)
+        monkeypatch.setattr(target_jobs, "AT_ONCE", most)
         rig = Rig()
         update = rig.update(M, N)
         assert update.target(M, M, EPOCH + 1).epoch == EPOCH + (not large)
@@ -103,7 +104,7 @@ def test_no_step_is_about_more_than_one_member() -> None:
             yield each
         return {}
 
-    snapshot = Snapshot(EPOCH + 1, group.members, {}, {}, {})
+    snapshot = Snapshot(group.members, {}, {}, {})
     spec_steps = sum(1 for _ in targets.assign(snapshot, rig.services.topics, counted)) - steps
     assert spec_steps >= 50
     assert steps >= 50

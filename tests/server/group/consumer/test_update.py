@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.log.errors import StorageError
-from ottla.server.base.turns import Steps
+from ottla.server.base.turns import Steps, at_once
 from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.consumer import records
 from ottla.server.group.consumer.group import ConsumerGroup
@@ -211,10 +211,10 @@ def test_the_epoch_stays_while_nothing_has_changed() -> None:
     rig.clock.advance(1)
     update = GroupUpdate(rig.services, group)
     group.refresh_at_ms = update.now_ms + 1
-    assert update.next_epoch(M, M, changed=False) == EPOCH
+    assert at_once(update.next_epoch(M, M, changed=False)) == EPOCH
     assert update.after == [], "its topics are not looked at"
     group.refresh_at_ms = update.now_ms
-    assert update.next_epoch(M, M, changed=False) == EPOCH
+    assert at_once(update.next_epoch(M, M, changed=False)) == EPOCH
     assert update.records == []
     run(update)
     assert group.refresh_at_ms == update.now_ms + LOOK_AGAIN_MS
@@ -223,10 +223,10 @@ def test_the_epoch_stays_while_nothing_has_changed() -> None:
 def test_the_next_epoch_is_of_what_is_read_now() -> None:
     rig = Rig()
     update = rig.update(M, N)
-    assert update.next_epoch(M, replace(M, topics=frozenset({"u"})), changed=True) == EPOCH + 1
+    assert at_once(update.next_epoch(M, replace(M, topics=frozenset({"u"})), changed=True)) == EPOCH + 1
     assert update.records == [records.epoch("g", EPOCH + 1, rig.hash_of("u"))]
     update = rig.update(M, N)
-    assert update.next_epoch(M, M, changed=True) == EPOCH + 1
+    assert at_once(update.next_epoch(M, M, changed=True)) == EPOCH + 1
     assert update.records == [records.epoch("g", EPOCH + 1, rig.hash_of("t", "u"))]
 
 
@@ -236,9 +236,9 @@ def test_another_hash_is_another_epoch_when_topics_are_looked_at() -> None:
     rig.broker.metadata.topics["t"].partitions.pop(2)
     rig.services.topic_changed("t", is_new=False)
     update = GroupUpdate(rig.services, group)
-    assert update.next_epoch(M, M, changed=False) == EPOCH
+    assert at_once(update.next_epoch(M, M, changed=False)) == EPOCH
     rig.services.look_for_changes(group)
-    assert update.next_epoch(M, M, changed=False) == EPOCH + 1
+    assert at_once(update.next_epoch(M, M, changed=False)) == EPOCH + 1
     assert update.records == [records.epoch("g", EPOCH + 1, rig.hash_of("t"))]
     assert group.metadata_hash != rig.hash_of("t")
 
@@ -257,16 +257,16 @@ def test_topics_of_an_expression_that_goes_do_not_count(
 ) -> None:
     rig = Rig()
     update = rig.update(X, *others, regexes=MATCHED)
-    update.next_epoch(X, new, changed=True)
+    at_once(update.next_epoch(X, new, changed=True))
     assert update.records == [records.epoch("g", EPOCH + 1, rig.hash_of(*read))]
 
 
 def test_what_an_older_kafka_kept_goes_with_the_next_look_at_topics() -> None:
     update = Rig().update(M)
     update.group.has_partition_metadata = True
-    update.next_epoch(M, M, changed=False)
+    at_once(update.next_epoch(M, M, changed=False))
     assert update.records == []
-    update.next_epoch(M, M, changed=True)
+    at_once(update.next_epoch(M, M, changed=True))
     assert update.records[1:] == [records.partition_metadata_tombstone("g")]
 
 
@@ -421,14 +421,14 @@ def test_an_assignor_that_fails_is_named_with_its_reason() -> None:
 
 def test_a_member_that_is_where_it_is_to_be_is_left_alone() -> None:
     update = Rig().update(M)
-    assert update.lead(M, Target(EPOCH, {T: frozenset({0})}), changed=False, owned=None) is M
+    assert at_once(update.lead(M, Target(EPOCH, {T: frozenset({0})}), changed=False, owned=None)) is M
     assert update.records == []
 
 
 def test_a_member_is_led_to_a_new_target() -> None:
     rig = Rig()
     update = rig.update(M, member("n", "t", assigned={T: {2: EPOCH}}))
-    led = update.lead(M, Target(EPOCH + 1, ALL_OF_T), changed=False, owned=None)
+    led = at_once(update.lead(M, Target(EPOCH + 1, ALL_OF_T), changed=False, owned=None))
     assert (led.epoch, led.assigned) == (EPOCH + 1, {T: {0: EPOCH + 1, 1: EPOCH + 1}})
     assert led.state is MemberState.UNRELEASED_PARTITIONS
     assert update.records == [records.current("g", led)]
@@ -439,7 +439,7 @@ def test_a_changed_subscription_takes_away_what_is_read_no_more_at_once() -> Non
     had = member("m", "t", "u", assigned={T: {0: 3}, U: {0: 3}})
     update = rig.update(had)
     new = replace(had, topics=frozenset({"u"}))
-    led = update.lead(new, Target(EPOCH, {T: frozenset({0}), U: frozenset({0})}), changed=True, owned=None)
+    led = at_once(update.lead(new, Target(EPOCH, {T: frozenset({0}), U: frozenset({0})}), changed=True, owned=None))
     assert (led.assigned, led.revoking, led.epoch) == ({U: {0: 3}}, {T: {0: 3}}, EPOCH)
 
 
@@ -448,13 +448,13 @@ def test_who_has_to_give_up_something_has_a_deadline_until_it_has_done_so() -> N
     had = member("m", rebalance_timeout_ms=2_000, assigned={T: {0: 3, 1: 3}})
     update = rig.update(had)
     target = Target(EPOCH + 1, {T: frozenset({0})})
-    led = update.lead(had, target, changed=False, owned={T: [0, 1]})
+    led = at_once(update.lead(had, target, changed=False, owned={T: [0, 1]}))
     assert led.state is MemberState.UNREVOKED_PARTITIONS
     assert rig.clock.waiting == 0
     run(update)
     assert rig.clock.waiting == 1
     update = GroupUpdate(rig.services, update.group)
-    done = update.lead(led, target, changed=False, owned={T: [0]})
+    done = at_once(update.lead(led, target, changed=False, owned={T: [0]}))
     assert (done.state, done.epoch) == (MemberState.STABLE, EPOCH + 1)
     run(update)
     assert rig.clock.waiting == 0
@@ -465,7 +465,7 @@ def test_who_has_to_give_up_something_has_a_deadline_until_it_has_done_so() -> N
 def test_who_still_has_what_it_is_to_give_up_is_where_it_was() -> None:
     had = member("m", state=MemberState.UNREVOKED_PARTITIONS, assigned={T: {0: 3}}, revoking={T: {1: 3}})
     update = Rig().update(had)
-    assert update.lead(had, Target(EPOCH + 1, {T: frozenset({0})}), changed=False, owned=None) is had
+    assert at_once(update.lead(had, Target(EPOCH + 1, {T: frozenset({0})}), changed=False, owned=None)) is had
     assert (update.records, update.after) == ([], [])
 
 
@@ -473,7 +473,7 @@ def test_who_does_not_give_up_in_time_is_fenced() -> None:
     rig = Rig()
     had = member("m", rebalance_timeout_ms=2_000, assigned={T: {0: 3}})
     update = rig.update(had)
-    update.lead(had, Target(EPOCH + 1, {}), changed=False, owned={T: [0]})
+    at_once(update.lead(had, Target(EPOCH + 1, {}), changed=False, owned={T: [0]}))
     run(update)
     rig.clock.advance(2)
     assert [each[:2] for each in rig.fenced] == [("g", "m")]
@@ -483,5 +483,5 @@ def test_classic_members_have_deadlines_of_their_own() -> None:
     rig = Rig()
     had = classic_member("m", assigned={T: {0: 3}})
     update = rig.update(had)
-    assert update.lead(had, Target(EPOCH + 1, {}), changed=False, owned={T: [0]}) != had
+    assert at_once(update.lead(had, Target(EPOCH + 1, {}), changed=False, owned={T: [0]})) != had
     assert update.after == []

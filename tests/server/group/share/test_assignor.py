@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.group.modern.assignor import Assignment, AssignorError, GroupSpec, MemberSpec
-from ottla.server.group.share.assignor import assign
+from ottla.server.base.turns import at_once
+from ottla.server.group.modern.assignor import Assignment, AssignorError, GroupAssignment, GroupSpec, MemberSpec
+from ottla.server.group.share import assignor
+from ottla.server.group.share.assignor import Initialized
 
 T, U = bytes(15) + b"\x01", bytes(15) + b"\x02"
 
@@ -17,6 +19,10 @@ def spec(
 ) -> GroupSpec:
     members = {member: MemberSpec(topics, (had or {}).get(member, {})) for member, topics in wanted.items()}
     return GroupSpec(members, counts, alike, lambda topic_id, partition: False)
+
+
+def assign(group: GroupSpec, initialized: Initialized) -> GroupAssignment:
+    return at_once(assignor.assign(group, initialized))
 
 
 def all_of(counts: dict[bytes, int]) -> dict[bytes, frozenset[int]]:

@@ -12,6 +12,7 @@ import random
 from pathlib import Path
 from typing import NamedTuple
 
+from ottla.server.base.turns import at_once
 from ottla.server.group.modern.assignor import Assignment, GroupAssignment, GroupSpec, MemberSpec
 from ottla.server.group.modern.java_order import hash_order, string_hash
 from ottla.server.group.share.assignor import assign
@@ -63,7 +64,7 @@ class Life:
             specs, dict(self.topics), len(set(map(frozenset, self.wanted.values()))) <= 1, lambda topic, index: False
         )
         case = Case(spec, dict(self.ready))
-        self.given = {member: dict(sorted(found.items())) for member, found in assign(*case).items()}  # likewise
+        self.given = {member: dict(sorted(found.items())) for member, found in at_once(assign(*case)).items()}  # likewise
         return case
 
 
@@ -84,7 +85,7 @@ def question(case: Case) -> str:
 
 
 def answer(case: Case) -> list[str]:
-    return [f"{member_id} {text_of(assigned)}" for member_id, assigned in sorted(assign(*case).items())]
+    return [f"{member_id} {text_of(assigned)}" for member_id, assigned in sorted(at_once(assign(*case)).items())]
 
 
 def ask(cases: list[Case]) -> list[list[str]]:

@@ -9,11 +9,17 @@ from collections.abc import Callable
 import pytest
 
 from ottla.log.errors import StorageError
+from ottla.server.base.promise import Promise
 from ottla.server.group.classic.group import ClassicGroup
+from ottla.server.group.modern import group as modern_group
+from ottla.server.group.modern import names, operations
 from ottla.server.group.share.group import ShareGroup
+from ottla.server.group.share.protocol import ShareProtocol
+from ottla.server.handlers import share_group_heartbeat
 from ottla.server.share_state.state import SharePartition
 from ottla.wire.errors import ErrorCode
-from tests.server.coordination.memory import NODE_ID, TOPICS
+from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from tests.server.coordination.memory import NODE_ID, TOPICS, slow
 from tests.server.group.share.driver import END_OFFSET, Driver, assigned
 
 T, U = TOPICS["t"][0], TOPICS["u"][0]
@@ -198,6 +204,16 @@ def test_no_more_members_than_may_be() -> None:
     assert driver.join("c").error_code == ErrorCode.NONE
 
 
+def test_no_more_topics_than_members_may_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "MOST_NAMES", 3)
+    driver = Driver()
+    driver.join("a", "a", "b")
+    refused = driver.join("b", "c", "d")
+    assert (refused.error_code, "more than 3 topics" in refused.error_message) == (ErrorCode.GROUP_MAX_SIZE_REACHED, True)
+    assert list(driver.group().members) == ["a"]
+    assert driver.join("b", "b", "c").error_code == ErrorCode.NONE
+
+
 def test_a_heartbeat_that_cannot_be_written_changes_nothing() -> None:
     driver = Driver()
     driver.enter()
@@ -229,11 +245,11 @@ def test_subscribers_are_counted_as_members_come_and_go() -> None:
     driver = Driver()
     driver.enter("a", "t")
     driver.enter("b", "t", "u")
-    assert dict(driver.group().subscribers) == {"t": 2, "u": 1}
+    assert dict(driver.group().names.counts) == {"t": 2, "u": 1}
     driver.beat("b", topics=["u"])
-    assert dict(driver.group().subscribers) == {"t": 1, "u": 1}
+    assert dict(driver.group().names.counts) == {"t": 1, "u": 1}
     driver.beat("a", -1)
-    assert dict(driver.group().subscribers) == {"u": 1}, "a topic that nobody reads is not among them"
+    assert dict(driver.group().names.counts) == {"u": 1}, "a topic that nobody reads is not among them"
 
 
 def test_a_topic_is_through_when_all_its_partitions_are_initialized() -> None:
@@ -369,3 +385,33 @@ def test_a_restart_finds_everything_at_every_step() -> None:
         again.groups.close()
     assert driver.delete() == ErrorCode.NONE
     assert "g" not in driver.broker.restarted().groups.shard("g").groups
+
+
+@pytest.mark.parametrize("rounds", range(7))
+def test_a_heartbeat_of_a_large_group_is_answered_in_turns(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
+    """What it has found is no longer true if a member leaves meanwhile, or a topic grows."""
+    for each in (operations, modern_group):
+        monkeypatch.setattr(each, "LARGE", 0)
+    driver = Driver()
+    driver.broker.groups.member_shard("g")
+    driver.broker.state.coordinator.refresh()
+    driver.clock.advance(0)
+    answer = share_group_heartbeat.handle(ShareGroupHeartbeatRequest("g", "m", 0, None, ["t"]), driver.broker.context(1))
+    assert getattr(answer, "error_code", 0) == 0
+    driver.clock.advance(1.5)
+    with slow(driver.clock):
+        joining = ShareGroupHeartbeatRequest("g", "n", 0, None, ["t"])
+        joined = share_group_heartbeat.handle(joining, driver.broker.context(1))
+        for _ in range(rounds):
+            driver.clock.next_round()
+        assert isinstance(joined, Promise)
+        assert not joined.done()
+        driver.beat("m", -1)
+        driver.broker.grow("t", 5)
+        epoch = driver.group().epoch
+        driver.clock.advance(1)
+        assert (joined.result().error_code, joined.result().member_epoch) == (0, epoch + 1)
+    group = driver.group()
+    assert (list(group.members), list(group.targets)) == (["n"], ["n"])
+    assert group.metadata_hash == driver.broker.groups.shard("g").protocol(ShareProtocol)._topics.hash_of({"t"})
+    assert group.state_partitions.initialized[T].partitions == {0, 1, 2, 3, 4}

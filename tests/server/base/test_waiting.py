@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import take_steps
-from ottla.server.share.waiting import wait_with_others
+from ottla.server.base.waiting import wait_with_others
 from tests.fakes import ManualClock
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Hashable
 from typing import Any, TypeVar
 
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
@@ -23,6 +25,16 @@ def in_line(line: deque[Promise[None]], steps: Steps[T]) -> Steps[T]:
         line.remove(turn)
         if line and not line[0].done():
             line[0].set_result(None)
+
+
+def in_line_of(lines: dict[K, deque[Promise[None]]], key: K, steps: Steps[T]) -> Steps[T]:
+    """Does the same in the line of a key, which there is as long as somebody stands in it."""
+    line = lines.setdefault(key, deque())
+    try:
+        return (yield from in_line(line, steps))
+    finally:
+        if not line:
+            del lines[key]
 
 
 def wait_with_others(promise: Promise[Any] | None) -> Steps[None]:
