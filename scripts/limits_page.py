@@ -16,6 +16,7 @@ from ottla.log.stored_index import LOADED_ENTRIES
 from ottla.server.base.expressions import MAX_MEMORY, MAX_NAMED, MAX_WEIGHT
 from ottla.server.group.classic.member_limits import MOST_BATCHES, MOST_NAMES, MOST_PROTOCOLS
 from ottla.server.group.pending_ids import MOST_BYTES, MOST_OF_A_GROUP
+from ottla.server.group.streams.topology import MOST_NAMED, MOST_TASKS
 from ottla.server.http.responder import MAX_BODY_BYTES, MAX_CONNECTIONS, MAX_HEAD_BYTES
 from ottla.server.metadata.access import MAX_COMPARISONS
 from ottla.server.metadata.names import MAX_LENGTH
@@ -48,6 +49,7 @@ REFUSED_EXPRESSION: Final = (
     "128 INVALID_REGULAR_EXPRESSION, or 40 INVALID_CONFIG in a client-metrics subscription; Kafka has no limit"
 )
 _FORGOTTEN_ID: Final = "the oldest is forgotten: 25 UNKNOWN_MEMBER_ID, and its client joins without one; Kafka has no limit"
+_REFUSED_TOPOLOGY: Final = "130 STREAMS_INVALID_TOPOLOGY; Kafka has no limit"
 Section = tuple[tuple[str, ...], tuple[Fixed, ...]]
 SECTIONS: Final[dict[str, Section]] = {
     "Connections": (
@@ -142,6 +144,14 @@ SECTIONS: Final[dict[str, Section]] = {
             ),
             Fixed("member ids of a classic group that nobody has joined with yet", MOST_OF_A_GROUP, _FORGOTTEN_ID),
             Fixed("bytes of such ids in all groups", MOST_BYTES, _FORGOTTEN_ID),
+            Fixed("tasks of a streams group", MOST_TASKS, _REFUSED_TOPOLOGY),
+            Fixed(
+                "subtopologies, topics, settings of internal topics, and copartition groups with their members, that the "
+                "topology of a streams group names",
+                MOST_NAMED,
+                _REFUSED_TOPOLOGY,
+            ),
+            Fixed("characters of a subtopology's id", MAX_LENGTH, _REFUSED_TOPOLOGY),
         ),
     ),
     "Regular expressions": (

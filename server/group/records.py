@@ -114,6 +114,8 @@ class ProtocolRecord(NamedTuple):
 
     key: WireStruct
     value: WireStruct | None
+    encoded: Record | None = None
+    """The record's bytes, if they were made ahead (`encode_ahead`)."""
 
     @property
     def group_id(self) -> str:
@@ -167,10 +169,17 @@ def encode_batch(
     )
 
 
+def encode_ahead(record: ProtocolRecord, timestamp_ms: int) -> ProtocolRecord:
+    """Returns the record with its bytes, so that little is left to do for the batch that it will be in."""
+    return record._replace(encoded=_encode(record, timestamp_ms))
+
+
 def _encode(record: GroupRecord, timestamp_ms: int) -> Record:
     out: list[Buffer]
     value: list[Buffer] | None = None
     if isinstance(record, ProtocolRecord):
+        if record.encoded is not None:
+            return record.encoded
         schema = _schema(record.key)
         out = [_PREFIX[schema.API_KEY]]
         schema.ENCODE[0](record.key, out)

@@ -9,6 +9,7 @@
   missing. If a topic cannot be created, the broker tries again after two heartbeats; until then the status says why.
 - v1 adds the status 6 MISSING_CLIENT_TAGS, and whether the broker wants a description of the topology: it never does, since
   keeping one needs a plugin (KIP-1331).
+- A topology that is too large (topology.py has the limits) is answered 130 STREAMS_INVALID_TOPOLOGY; Kafka has none.
 - Without the feature streams.version, or without the protocol in `group.coordinator.rebalance.protocols`, everything is answered
   35 UNSUPPORTED_VERSION.
 - Errors, with a message: 42 INVALID_REQUEST; 24 INVALID_GROUP_ID for a name that no record can hold; 69 GROUP_ID_NOT_FOUND; 25
@@ -31,14 +32,19 @@ from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVI
 from ottla.server.group.requests import Client
 from ottla.server.group.streams.answers import NOT_SERVED, is_served
 from ottla.server.group.streams.protocol import StreamsProtocol
-from ottla.server.group.streams.topology import InternalTopic, Status, first_few
-from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
+from ottla.server.group.streams.topology import MOST_NAMED, InternalTopic, Status, first_few
+from ottla.server.metadata.names import INTERNAL_TOPICS, MAX_LENGTH, invalid_reason
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Either, Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse, Topology
+from ottla.wire.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Subtopology,
+    Topology,
+)
 from ottla.wire.primitives import LONGEST_STRING
 
 TRAITS = Traits(
@@ -129,7 +135,14 @@ def _check_join(body: StreamsGroupHeartbeatRequest) -> None:
 
 
 def _check_topics(topology: Topology) -> None:
-    """Raises GroupError if the topology names topics that it cannot have, or a subtopology twice."""
+    """Raises GroupError if the topology is too large, or names topics that it cannot have, or a subtopology twice."""
+    named = sum(map(_named_in, topology.subtopologies))
+    if named > MOST_NAMED:
+        text = f"The topology names {named} subtopologies, topics and settings, and may name {MOST_NAMED} at most."
+        raise GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
+    if any(len(each.subtopology_id) > MAX_LENGTH for each in topology.subtopologies):
+        text = f"The id of a subtopology has more than {MAX_LENGTH} characters."
+        raise GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
     names = {
         name
         for each in topology.subtopologies
@@ -152,6 +165,14 @@ def _check_topics(topology: Topology) -> None:
     ids = [each.subtopology_id for each in topology.subtopologies]
     if len(set(ids)) < len(ids):
         raise GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, "Two subtopologies have the same id.")
+
+
+def _named_in(subtopology: Subtopology) -> int:
+    """Returns how much a subtopology names, as MOST_NAMED counts it."""
+    internal = (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics)
+    together = sum(len(group.source_topics) + len(group.repartition_source_topics) for group in subtopology.copartition_groups)
+    sources = len(subtopology.source_topics) + len(subtopology.repartition_sink_topics)
+    return 1 + sources + sum(1 + len(topic.topic_configs) for topic in internal) + len(subtopology.copartition_groups) + together
 
 
 def _invalid(text: str) -> GroupError:

@@ -20,8 +20,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from ottla.server.base.clock import Clock
-from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, take_steps
+from ottla.server.base.turns import Steps
 from ottla.server.group.consumer import records
 from ottla.server.group.consumer.group import ConsumerGroup, ResolvedRegex, topics_of
 from ottla.server.group.consumer.member import ConsumerMember, member_order
@@ -35,6 +34,7 @@ from ottla.server.group.modern.assignor import (
     MemberSpec,
     assignment_lookup,
 )
+from ottla.server.group.modern.jobs import GroupJobs
 from ottla.server.group.modern.target import changed_targets
 from ottla.server.group.modern.topics import Topics
 from ottla.server.group.records import GroupRecord
@@ -104,37 +104,19 @@ def _spec(group: Snapshot, topics: Topics) -> Steps[GroupSpec]:
     return GroupSpec(specs, counts, alike if regexes else len(ids) <= 1, assignment_lookup(group.taken))
 
 
-class TargetJobs:
-    """Makes targets in the background, at most one at a time for each group. `run` writes a result for which no request waits."""
+class TargetJobs(GroupJobs):
+    """Makes targets in the background. `run` writes a result for which no request waits."""
 
     def __init__(self, clock: Clock, topics: Topics, run: Callable[[Result[None]], None]) -> None:
-        self._clock = clock
+        super().__init__(clock)
         self._topics = topics
         self._run = run
-        self._jobs: dict[str, Promise[None]] = {}
-
-    def is_running(self, group_id: str) -> bool:
-        return group_id in self._jobs
 
     def start(self, group: ConsumerGroup, assignor: Assignor) -> None:
         """Begins to make a target for the group's present epoch. None may be running for it."""
         former = dict(group.targets)
         snapshot = Snapshot(group.epoch, dict(group.members), former, former, dict(group.regexes))
-        job = take_steps(self._make(group, snapshot, assignor), self._clock)
-        if isinstance(job, Promise):
-            self._jobs[group.group_id] = job
-            job.add_done_callback(lambda done: self._ended(group.group_id, done))
-
-    def drop(self, group_id: str) -> None:
-        """Makes no target any more for a group that was removed or went to another broker."""
-        job = self._jobs.get(group_id)
-        if job is not None:
-            job.cancel()
-
-    def _ended(self, group_id: str, job: Promise[None]) -> None:
-        del self._jobs[group_id]
-        if not job.cancelled():
-            job.result()  # raises what nobody expected
+        self.begin(group.group_id, self._make(group, snapshot, assignor))
 
     def _make(self, group: ConsumerGroup, snapshot: Snapshot, assignor: Assignor) -> Steps[None]:
         try:

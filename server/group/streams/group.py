@@ -73,6 +73,8 @@ class StreamsGroup(ModernGroup[StreamsMember]):
         self.task_offsets: dict[str, TaskOffsets] = {}
         self.shutdown_requested_by: str | None = None
         self.endpoint_epoch = 0
+        self.assignment_failed_ms = 0
+        """The time at which a target could last not be written, so that not every heartbeat tries; 0 if never."""
         self._refresh_at_ms = DUE_NOW
         self._refresh_epoch = 0
         self._sources: dict[str, str] = {}  # topic -> subtopology that reads it

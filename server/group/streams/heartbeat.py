@@ -8,7 +8,8 @@ leaves (-1, or -2 for a static member that will return; protocol.py handles thes
 2. update the member: a change requires another assignment (for a static member only a change that affects the assignment);
 3. compare its topology with the group's and, if topics have changed, the group's topology with the topics;
 4. raise the group's epoch if any of this, or the settings, require another assignment;
-5. make a target assignment if it is behind the epoch and neither the first delay nor the interval forbids it;
+5. make a target assignment if it is behind the epoch and neither the first delay nor the interval forbids it, or have it made in
+   the background if that is much (target.py);
 6. lead the member towards its target (reconcile.py).
 
 Errors: 25 UNKNOWN_MEMBER_ID, 42 INVALID_REQUEST, 69 GROUP_ID_NOT_FOUND (no group, or one of another kind), 81
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from ottla.server.base.turns import at_once
 from ottla.server.group.cluster import Cluster
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_STATIC_EPOCH
@@ -32,7 +34,7 @@ from ottla.server.group.streams.group import StreamsGroup, TaskOffsets
 from ottla.server.group.streams.member import Endpoint, StreamsMember
 from ottla.server.group.streams.reconcile import reconcile
 from ottla.server.group.streams.streams_group_config import StreamsGroupConfig
-from ottla.server.group.streams.target import Membership, make_target, may_assign, target_records
+from ottla.server.group.streams.target import Membership, is_small, make_target, may_assign, target_records
 from ottla.server.group.streams.tasks import NO_TASKS, NONE, Tasks, contained
 from ottla.server.group.streams.topology import ConfiguredTopology, Problem, Status, configure, required_topics
 from ottla.wire.errors import ErrorCode
@@ -45,6 +47,7 @@ NO_TOPOLOGY_EPOCH = -1
 class HeartbeatContext(NamedTuple):
     """The parts that a heartbeat uses besides its group. `first_delay(group_id, delay_ms)` returns whether the group's first
     assignment is still delayed; the delay of a group without members begins with that call if `delay_ms` is above 0.
+    `is_assigning(group_id)` returns whether a target is made in the background.
     """
 
     cluster: Cluster
@@ -52,10 +55,13 @@ class HeartbeatContext(NamedTuple):
     settings: StreamsGroupConfig
     now_ms: int
     first_delay: Callable[[str, int], bool]
+    is_assigning: Callable[[str], bool]
 
 
 class Outcome(NamedTuple):
-    """The outcome of a heartbeat. `member` is the member as it will be, `former` as it was."""
+    """The outcome of a heartbeat. `member` is the member as it will be, `former` as it was. With `makes_target`, the records hold
+    a new target; with `assign_with`, one has to be begun with so many standby replicas, once they are written.
+    """
 
     records: list[GroupRecord]
     group: StreamsGroup
@@ -64,6 +70,8 @@ class Outcome(NamedTuple):
     replaced: StreamsMember | None
     topology: ConfiguredTopology
     problems: list[Problem]
+    makes_target: bool
+    assign_with: int | None
 
 
 class Heartbeat:
@@ -87,6 +95,8 @@ class Heartbeat:
         self._problems: list[Problem] = []
         self._joins = request.member_epoch == JOINING_EPOCH
         self._assignment = context.settings.assignment(group.group_id)
+        self._makes_target = False
+        self._assign_with: int | None = None
 
     def run(self) -> Outcome:
         """Returns the outcome. If it raises GroupError (see the module's docstring), nothing must be written."""
@@ -122,7 +132,17 @@ class Heartbeat:
         if request.shutdown_application and group.shutdown_requested_by is None:
             group.shutdown_requested_by = request.member_id
         self._report_problems(configured, reconciled)
-        return Outcome(self._records, group, reconciled, member, replaced, configured, self._problems)
+        return Outcome(
+            self._records,
+            group,
+            reconciled,
+            member,
+            replaced,
+            configured,
+            self._problems,
+            self._makes_target,
+            self._assign_with,
+        )
 
     # Finding the member
 
@@ -261,7 +281,7 @@ class Heartbeat:
         metadata_hash = context.topics.hash_of(required_topics(topology))
         changed = metadata_hash != group.metadata.metadata_hash
         if changed or group.topology is None or group.configured is None:
-            group.configured = configure(topology, context.cluster.topics)
+            group.configured = at_once(configure(topology, context.cluster.topics))
         if not changed:
             group.refreshed(context.now_ms, group.epoch)
         return metadata_hash, group.configured, changed
@@ -280,8 +300,10 @@ class Heartbeat:
     # Assignment
 
     def _target(self, updated: StreamsMember, epoch: int, configured: ConfiguredTopology, delay_ms: int) -> tuple[int, Tasks]:
-        """Returns the epoch and the tasks that the member is led to. Makes a new target assignment if one is due."""
-        group, context = self._group, self._context
+        """Returns the epoch and the tasks that the member is led to. If a new target assignment is due, makes it, or leaves it to
+        the background.
+        """
+        group, context, replicas = self._group, self._context, self._assignment.standby_replicas
         if context.first_delay(group.group_id, delay_ms):
             self._problems.append(Problem(Status.ASSIGNMENT_DELAYED, "The first assignment waits for more members."))
             return group.assignment_epoch, NO_TASKS
@@ -290,9 +312,14 @@ class Heartbeat:
         if not may_assign(group, context.settings.assignment_interval_ms(group.group_id), context.now_ms):
             self._problems.append(Problem(Status.ASSIGNMENT_DELAYED, "The next assignment waits for its interval."))
             return group.assignment_epoch, self._known_target(updated)
+        if context.is_assigning(group.group_id) or not is_small(group, configured, replicas):
+            self._assign_with = None if context.is_assigning(group.group_id) else replicas
+            self._problems.append(Problem(Status.ASSIGNMENT_DELAYED, "The assignment is being made."))
+            return group.assignment_epoch, self._known_target(updated)
         membership = Membership(group, updated)
-        targets = make_target(membership, configured, group.task_offsets, self._assignment.standby_replicas)
+        targets = at_once(make_target(membership, configured, group.task_offsets, replicas))
         self._records += target_records(group.group_id, membership.targets, targets, epoch, context.now_ms)
+        self._makes_target = True
         return epoch, targets.get(updated.member_id, NO_TASKS)
 
     def _known_target(self, updated: StreamsMember) -> Tasks:

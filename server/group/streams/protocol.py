@@ -33,7 +33,7 @@ from ottla.server.group.streams.heartbeat import Heartbeat, HeartbeatContext, Ou
 from ottla.server.group.streams.member import MemberState, StreamsMember
 from ottla.server.group.streams.records import current_record
 from ottla.server.group.streams.streams_group_config import StreamsGroupConfig
-from ottla.server.group.streams.target import delayed_target
+from ottla.server.group.streams.target import TargetJobs
 from ottla.server.group.streams.topology import InternalTopic
 from ottla.server.group.timers import Timer
 from ottla.wire.errors import ErrorCode
@@ -76,6 +76,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         """Internal topic -> the reason why it was not created, and when it may be tried again."""
         self._topics = Topics(shard.cluster, self._refresh_groups)
         self.settings = StreamsGroupConfig(GroupConfigs(shard.settings.broker, shard.cluster))
+        self._target_jobs = TargetJobs(shard, self.settings)
 
     # State
 
@@ -89,6 +90,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
                 self._await_revocation(group.group_id, member)
 
     def discard(self, group: StreamsGroup, error: ErrorCode) -> None:
+        self._target_jobs.drop(group.group_id)
         for member_id in group.members:
             self._timers.cancel_all(group.group_id, member_id)
         delay = self._delays.pop(group.group_id, None)
@@ -119,13 +121,18 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         self._topics.report_changes()
         is_known = request.group_id in shard.groups
         group, records = self._group_for(request)
-        context = HeartbeatContext(shard.cluster, self._topics, self.settings, shard.clock.now_ms(), self._is_delayed)
+        now_ms, is_assigning = shard.clock.now_ms(), self._target_jobs.is_running
+        context = HeartbeatContext(shard.cluster, self._topics, self.settings, now_ms, self._is_delayed, is_assigning)
         outcome = Heartbeat(group, request, client, version, context, records).run()
         try:
             shard.run(Result(outcome.records, None))
         except GroupError:
             group.forget_offsets_of_non_members()
+            if outcome.makes_target:
+                group.assignment_failed_ms = now_ms
             raise
+        if outcome.assign_with is not None:
+            self._target_jobs.start(self.group(request.group_id), outcome.topology, outcome.assign_with)
         member = outcome.member
         if outcome.replaced is not None:
             self._timers.cancel_all(group.group_id, outcome.replaced.member_id)
@@ -248,7 +255,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         del self._delays[group_id]
         group = self._shard.groups.get(group_id)
         if isinstance(group, StreamsGroup):
-            self._shard.run_timer(Result(delayed_target(group, self.settings, self._shard.clock.now_ms()), None))
+            self._target_jobs.start_delayed(group)
 
     # Internal topics
 

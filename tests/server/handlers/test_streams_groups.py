@@ -12,6 +12,7 @@ import pytest
 
 from ottla.log.errors import StorageError
 from ottla.server.group.streams.topology import Status
+from ottla.server.handlers import streams_group_heartbeat
 from ottla.server.metadata.operation import Caller
 from ottla.server.requests.context import BrokerContext
 from ottla.server.settings.broker_settings import BROKER_SETTINGS
@@ -20,6 +21,7 @@ from ottla.wire.frame import decode_whole
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
 from ottla.wire.messages.streams_group_heartbeat import (
+    CopartitionGroup,
     KeyValue,
     RequestEndpoint,
     RequestTaskIds,
@@ -144,6 +146,23 @@ REFUSED: dict[str, tuple[dict[str, Any], ErrorCode]] = {
         ErrorCode.STREAMS_INVALID_TOPOLOGY,
     ),
 }
+
+
+@pytest.mark.parametrize("most", [12, 11])
+def test_how_much_a_topology_may_name(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two subtopologies, four topics, one of them in two places, two settings, a copartition group of two."""
+    monkeypatch.setattr(streams_group_heartbeat, "MOST_NAMED", most)
+    one, two = subtopology("0", "t", sinks=["r"]), subtopology("1", "u", repartition={"r": 0}, changelogs=["l"])
+    two.state_changelog_topics[0].topic_configs = [KeyValue("a", "b"), KeyValue("c", "d")]
+    two.copartition_groups = [CopartitionGroup([0], [], [0])]
+    answer = Node().join(topology=Topology(0, [one, two]))
+    assert answer.error_code == (0 if most == 12 else ErrorCode.STREAMS_INVALID_TOPOLOGY), answer.error_message
+
+
+@pytest.mark.parametrize(("length", "code"), [(249, 0), (250, ErrorCode.STREAMS_INVALID_TOPOLOGY)])
+def test_how_long_the_id_of_a_subtopology_may_be(length: int, code: int) -> None:
+    """It stands in the records of every member that has a task of it."""
+    assert Node().join(topology=Topology(0, [subtopology("0" * length, "t")])).error_code == code
 
 
 @pytest.mark.parametrize("case", REFUSED)
