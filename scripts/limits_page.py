@@ -16,6 +16,7 @@ from ottla.log.stored_index import LOADED_ENTRIES
 from ottla.server.base.expressions import MAX_MEMORY, MAX_NAMED, MAX_WEIGHT
 from ottla.server.group.classic.member_limits import MOST_BATCHES, MOST_NAMES, MOST_PROTOCOLS
 from ottla.server.group.pending_ids import MOST_BYTES, MOST_OF_A_GROUP
+from ottla.server.group.streams.group import MOST_OFFSETS
 from ottla.server.group.streams.topology import MOST_NAMED, MOST_TASKS
 from ottla.server.http.responder import MAX_BODY_BYTES, MAX_CONNECTIONS, MAX_HEAD_BYTES
 from ottla.server.metadata.access import MAX_COMPARISONS
@@ -152,6 +153,11 @@ SECTIONS: Final[dict[str, Section]] = {
                 _REFUSED_TOPOLOGY,
             ),
             Fixed("characters of a subtopology's id", MAX_LENGTH, _REFUSED_TOPOLOGY),
+            Fixed(
+                "offsets of tasks that the members of a streams group report",
+                MOST_OFFSETS,
+                "those of a further member are not kept, and count for no assignment; Kafka has no limit",
+            ),
         ),
     ),
     "Regular expressions": (

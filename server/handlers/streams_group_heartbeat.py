@@ -30,6 +30,7 @@ from ottla.server.base.turns import take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.requests import Client
+from ottla.server.group.streams.ahead import Ahead
 from ottla.server.group.streams.answers import NOT_SERVED, is_served
 from ottla.server.group.streams.protocol import StreamsProtocol
 from ottla.server.group.streams.topology import MOST_NAMED, InternalTopic, Status, first_few
@@ -70,7 +71,12 @@ async def handle(body: StreamsGroupHeartbeatRequest, request: Request) -> Stream
             response = protocol.group_leave(body).response
         else:
             client = Client(request.client_id or "", f"/{request.session.client_host}")
-            answer = protocol.group_heartbeat(body, client, request.api_version)
+            steps, ahead = protocol.look_ahead(body), Ahead()
+            if steps is not None:
+                ahead = await wait_for(take_steps(steps, request.broker.clock))
+                shard = request.broker.groups.member_shard(body.group_id)  # this broker may have lost it meanwhile
+                protocol = shard.protocol(StreamsProtocol)
+            answer = protocol.group_heartbeat(body, client, request.api_version, ahead)
             response, missing = answer.response, answer.missing
             if answer.endpoints is not None:
                 endpoints = wait_for(take_steps(answer.endpoints, request.broker.clock))

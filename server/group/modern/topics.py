@@ -62,6 +62,13 @@ class Topics:
         """Returns the hash of a group that reads these topics. Topics that do not exist are left out."""
         return group_hash({name: self._hash(name) for name in names if name in self._cluster.topics})
 
+    def hash_each(self, names: Iterable[str]) -> Steps[None]:
+        """Makes steps that compute the hashes of these topics, after which `hash_of` has little to do."""
+        for name in names:
+            if name in self._cluster.topics:
+                self._hash(name)
+            yield None
+
     def changed(self, name: str) -> None:
         """Notes that the topic has changed."""
         self._hashes.pop(name, None)

@@ -32,6 +32,8 @@ from ottla.wire.messages.internal.streams_group_metadata_key import StreamsGroup
 from ottla.wire.messages.internal.streams_group_topology_value import StreamsGroupTopologyValue
 
 PROTOCOL_TYPE: Final = "streams"
+MOST_OFFSETS: Final = 200_000
+"""The most offsets of tasks that are kept of a group's members. An assignment considers them; it can do without."""
 
 
 class StreamsState(enum.Enum):
@@ -51,6 +53,11 @@ class TaskOffsets(NamedTuple):
 
     offsets: Mapping[str, Mapping[int, int]] = NONE
     end_offsets: Mapping[str, Mapping[int, int]] = NONE
+
+    @property
+    def count(self) -> int:
+        """Returns the number of all offsets."""
+        return sum(len(partitions) for offsets in self for partitions in offsets.values())
 
 
 class StreamsGroup(ModernGroup[StreamsMember]):

@@ -29,17 +29,17 @@ from ottla.server.group.modern.topics import Topics
 from ottla.server.group.records import GroupRecord
 from ottla.server.group.requests import Client
 from ottla.server.group.streams import records
-from ottla.server.group.streams.answers import topology_value
-from ottla.server.group.streams.group import StreamsGroup, TaskOffsets
+from ottla.server.group.streams.ahead import Ahead, Offsets, value_of
+from ottla.server.group.streams.group import MOST_OFFSETS, StreamsGroup, TaskOffsets
 from ottla.server.group.streams.member import Endpoint, StreamsMember
 from ottla.server.group.streams.reconcile import reconcile
 from ottla.server.group.streams.streams_group_config import StreamsGroupConfig
 from ottla.server.group.streams.target import Membership, is_small, make_target, may_assign, target_records
 from ottla.server.group.streams.tasks import NO_TASKS, NONE, Tasks, contained
-from ottla.server.group.streams.topology import ConfiguredTopology, Problem, Status, configure, required_topics
+from ottla.server.group.streams.topology import ConfiguredTopology, Problem, Status, required_topics
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.streams_group_topology_value import StreamsGroupTopologyValue
-from ottla.wire.messages.streams_group_heartbeat import RequestTaskIds, StreamsGroupHeartbeatRequest, TaskOffset
+from ottla.wire.messages.streams_group_heartbeat import RequestTaskIds, StreamsGroupHeartbeatRequest
 
 NO_TOPOLOGY_EPOCH = -1
 
@@ -84,6 +84,7 @@ class Heartbeat:
         client: Client,
         version: int,
         context: HeartbeatContext,
+        ahead: Ahead,
         records_before: Sequence[GroupRecord] = (),
     ) -> None:
         self._group = group
@@ -91,6 +92,7 @@ class Heartbeat:
         self._client = client
         self._version = version
         self._context = context
+        self._ahead = ahead
         self._records: list[GroupRecord] = list(records_before)
         self._problems: list[Problem] = []
         self._joins = request.member_epoch == JOINING_EPOCH
@@ -242,14 +244,18 @@ class Heartbeat:
 
     def _note_offsets(self, member_id: str, configured: ConfiguredTopology) -> None:
         """Keeps the offsets that the member reports, of the tasks that there are."""
-        request, known = self._request, self._group.task_offsets.get(self._request.member_id, TaskOffsets())
-        if request.task_offsets is None and request.task_end_offsets is None:
+        offsets, end_offsets = value_of(self._ahead.offsets), value_of(self._ahead.end_offsets)
+        if offsets is None and end_offsets is None:
             return
+        kept = self._group.task_offsets
+        known = kept.pop(member_id, TaskOffsets())
         tasks = {name: subtopology.tasks for name, subtopology in (configured.subtopologies or {}).items()}
-        self._group.task_offsets[member_id] = TaskOffsets(
-            known.offsets if request.task_offsets is None else _nested(request.task_offsets, tasks),
-            known.end_offsets if request.task_end_offsets is None else _nested(request.task_end_offsets, tasks),
+        reported = TaskOffsets(
+            known.offsets if offsets is None else _existing(offsets, tasks),
+            known.end_offsets if end_offsets is None else _existing(end_offsets, tasks),
         )
+        if reported.count + sum(each.count for each in kept.values()) <= MOST_OFFSETS:
+            kept[member_id] = reported
 
     # Topology and topics
 
@@ -261,15 +267,19 @@ class Heartbeat:
             if brought is None:
                 message = f"Group {group.group_id} has no topology: the member has to join again, and bring one."
                 raise GroupError(ErrorCode.FENCED_MEMBER_EPOCH, message)
-            topology = topology_value(brought)
+            topology = self._brought()
             self._records.append(records.topology_record(group.group_id, topology))
             return topology
-        if brought is not None and brought.epoch >= known.epoch and not same_topology(topology_value(brought), known):
+        if brought is not None and brought.epoch >= known.epoch and not same_topology(self._brought(), known):
             raise GroupError(ErrorCode.INVALID_REQUEST, "The group has another topology, which cannot be changed.")
         if updated.topology_epoch < known.epoch:
             detail = f"The member has topology epoch {updated.topology_epoch}, but the group has {known.epoch} already."
             self._problems.append(Problem(Status.STALE_TOPOLOGY, detail))
         return known
+
+    def _brought(self) -> StreamsGroupTopologyValue:
+        assert self._ahead.topology is not None
+        return self._ahead.topology
 
     def _look_at_topics(self, topology: StreamsGroupTopologyValue) -> tuple[int, ConfiguredTopology, bool]:
         """Returns the hash of the group's topics, the topology as configured for them, and whether a change of them requires
@@ -281,7 +291,7 @@ class Heartbeat:
         metadata_hash = context.topics.hash_of(required_topics(topology))
         changed = metadata_hash != group.metadata.metadata_hash
         if changed or group.topology is None or group.configured is None:
-            group.configured = at_once(configure(topology, context.cluster.topics))
+            group.configured = self._ahead.configured(topology, metadata_hash, context.cluster)
         if not changed:
             group.refreshed(context.now_ms, group.epoch)
         return metadata_hash, group.configured, changed
@@ -381,21 +391,11 @@ def _task_ids(tasks: Sequence[RequestTaskIds]) -> dict[str, frozenset[int]]:
     return {owned.subtopology_id: frozenset(owned.partitions) for owned in tasks}
 
 
-def _nested(offsets: Sequence[TaskOffset], tasks: Mapping[str, int]) -> Mapping[str, Mapping[int, int]]:
-    """Returns the offsets of tasks that exist by subtopology and partition; `tasks` says how many each subtopology has. Raises
-    GroupError INVALID_REQUEST for a task that is named twice, whether or not it exists.
-    """
-    nested: dict[str, dict[int, int]] = {}
-    for task in offsets:
-        partitions = nested.setdefault(task.subtopology_id, {})
-        if task.partition in partitions:
-            raise GroupError(
-                ErrorCode.INVALID_REQUEST, f"Task {task.subtopology_id}_{task.partition} has two offsets in this request."
-            )
-        partitions[task.partition] = task.offset
+def _existing(offsets: Offsets, tasks: Mapping[str, int]) -> Offsets:
+    """Returns the offsets of tasks that exist; `tasks` says how many each subtopology has."""
     known = {
-        name: {partition: offset for partition, offset in nested[name].items() if 0 <= partition < count}
+        name: {partition: offset for partition, offset in offsets[name].items() if 0 <= partition < count}
         for name, count in tasks.items()
-        if name in nested
+        if name in offsets
     }
     return {name: partitions for name, partitions in known.items() if partitions} or NONE

@@ -27,7 +27,8 @@ from ottla.server.group.protocol import Deadline, GroupProtocol, ShardContext, d
 from ottla.server.group.records import GroupRecord
 from ottla.server.group.requests import Client, Commit, Committer, Join, JoinAnswer, refused_join
 from ottla.server.group.result import Result
-from ottla.server.group.streams import answers
+from ottla.server.group.streams import ahead, answers
+from ottla.server.group.streams.ahead import Ahead
 from ottla.server.group.streams.group import StreamsGroup
 from ottla.server.group.streams.heartbeat import Heartbeat, HeartbeatContext, Outcome, known_static
 from ottla.server.group.streams.member import MemberState, StreamsMember
@@ -115,15 +116,24 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
 
     # Heartbeats
 
-    def group_heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client, version: int) -> Answer:
-        """Answers a heartbeat of a member that joins or stays (heartbeat.py). Raises GroupError."""
+    def look_ahead(self, request: StreamsGroupHeartbeatRequest) -> Steps[Ahead] | None:
+        """Makes steps that work out what `group_heartbeat` needs, or returns None if that is nothing."""
+        self._topics.report_changes()
+        group, now_ms = self._shard.groups.get(request.group_id), self._shard.clock.now_ms()
+        known = group if isinstance(group, StreamsGroup) else None
+        if not ahead.is_needed(request, known, now_ms):
+            return None
+        return ahead.look_ahead(request, known, self._topics, self._shard.cluster, now_ms)
+
+    def group_heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client, version: int, found: Ahead) -> Answer:
+        """Answers a heartbeat of a member that joins or stays (heartbeat.py), with what was found ahead. Raises GroupError."""
         shard = self._shard
         self._topics.report_changes()
         is_known = request.group_id in shard.groups
         group, records = self._group_for(request)
         now_ms, is_assigning = shard.clock.now_ms(), self._target_jobs.is_running
         context = HeartbeatContext(shard.cluster, self._topics, self.settings, now_ms, self._is_delayed, is_assigning)
-        outcome = Heartbeat(group, request, client, version, context, records).run()
+        outcome = Heartbeat(group, request, client, version, context, found, records).run()
         try:
             shard.run(Result(outcome.records, None))
         except GroupError:

@@ -78,8 +78,9 @@ def is_small(group: StreamsGroup, topology: ConfiguredTopology, standby_replicas
     if not topology.is_ready:
         return len(group.members) <= AT_ONCE
     copies = sum(spec.tasks * (1 + spec.stateful * standby_replicas) for spec in topology.specs().values())
-    reported = sum(len(offsets) for known in group.task_offsets.values() for offsets in known.offsets.values())
-    return copies + len(group.members) + reported <= AT_ONCE
+    if copies + len(group.members) > AT_ONCE:
+        return False
+    return copies + len(group.members) + sum(known.count for known in group.task_offsets.values()) <= AT_ONCE
 
 
 def may_assign(group: StreamsGroup, interval_ms: int, now_ms: int) -> bool:
