@@ -21,12 +21,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from ottla.log.errors import StorageError
 from ottla.server.base.answers import wait_for
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import take_steps
+from ottla.server.base.turns import answer_in_turns, take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.requests import Client
@@ -198,7 +199,9 @@ async def _create_missing(
     """Creates the internal topics that are missing. Recent failures are added to the status that lists the missing topics."""
     ask = request.ask()
     if ask is not None and not ask.cluster(Operation.CREATE, quiet=True):
-        refused = [name for name in sorted(missing) if not ask.topic(Operation.CREATE, name)]
+        names = sorted(missing)
+        may = await wait_for(answer_in_turns(names, partial(ask.topic, Operation.CREATE), request.broker.clock))
+        refused = [name for name, allowed in zip(names, may, strict=True) if not allowed]
         if refused:
             for status in response.status or ():
                 if status.status_code == Status.MISSING_INTERNAL_TOPICS:

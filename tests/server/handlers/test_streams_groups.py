@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Iterator
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +13,7 @@ import pytest
 
 from ottla.log.errors import StorageError
 from ottla.server.group.streams.topology import Status
-from ottla.server.handlers import streams_group_heartbeat
+from ottla.server.handlers import streams_group_describe, streams_group_heartbeat
 from ottla.server.metadata.operation import Caller
 from ottla.server.requests.context import BrokerContext
 from ottla.server.settings.broker_settings import BROKER_SETTINGS
@@ -26,6 +27,7 @@ from ottla.wire.messages.streams_group_heartbeat import (
     RequestEndpoint,
     RequestTaskIds,
     StreamsGroupHeartbeatRequest,
+    TaskOffset,
     Topology,
 )
 from ottla.wire.messages.streams_group_topology_description_update import StreamsGroupTopologyDescriptionUpdateRequest
@@ -243,6 +245,26 @@ def test_a_description(version: int) -> None:
     assert member.assignment == member.target_assignment
     assert group.authorized_operations != -(2**31)
     assert group.assignor_name == ("sticky" if version else None)
+
+
+def test_a_description_takes_a_step_for_each_part_and_shows_the_group_as_it_was_at_the_first() -> None:
+    node = Node()
+    parts = [subtopology(f"{number}", "t") for number in range(20)]
+    node.join(topology=Topology(0, parts))
+    node.beat(task_offsets=[TaskOffset("0", partition, 5) for partition in range(3)])
+    request = node.broker.context(1)
+    steps = streams_group_describe._describe(GROUP, request)
+    next(steps)
+    assert node.beat(member_epoch=-1).error_code == 0
+    described: list[Any] = []
+
+    def whole() -> Iterator[object]:
+        described.append((yield from steps))
+
+    assert sum(1 for _ in whole()) >= 20 * 3 + 3, "the topology, the assignment, the target and the offsets"
+    (member,) = described[0].members
+    assert len(member.assignment.active_tasks) == len(member.target_assignment.active_tasks) == 20
+    assert [each.offset for each in member.task_offsets] == [5, 5, 5]
 
 
 def test_topologies_before_their_topics_are_shown_as_they_came() -> None:
