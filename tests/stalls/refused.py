@@ -24,9 +24,9 @@ ALWAYS_REFUSED: Final[dict[str, str]] = {
     "AddRaftVoter.listeners": "another cluster is meant",
     "ReadShareGroupState": "the group's state is not there, so that every partition of it is refused",
     "WriteShareGroupState": "the group's state is not there, so that every partition of it is refused",
-    "StreamsGroupHeartbeat": "only the first heartbeat has a topology, and a member that is not known has no tasks",
+    "StreamsGroupHeartbeat.topology.subtopologies.source_topic_regex": "source topics have to be named",
     "AlterShareGroupOffsets": "the group is one of another type",
     "DeleteShareGroupOffsets": "the group is one of another type",
-    "StreamsGroupTopologyDescriptionUpdate": "the feature that it belongs to is off",
+    "StreamsGroupTopologyDescriptionUpdate": "it is always refused: keeping descriptions needs a plugin, a Java class",
 }
 """The reasons, by the API or its list."""
