@@ -198,6 +198,7 @@ def _without_epochs(active: ActiveTasks) -> TaskIds:
 
 def _with_epochs(tasks: TaskIds, held: ActiveTasks) -> Mapping[str, Mapping[int, int]]:
     return {
-        subtopology: {partition: held[subtopology][partition] for partition in sorted(partitions)}
+        subtopology: {partition: epochs[partition] for partition in partitions}
         for subtopology, partitions in tasks.items()
+        for epochs in (held[subtopology],)
     }

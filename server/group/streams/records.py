@@ -124,7 +124,7 @@ def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> Protoco
 def current_record(group_id: str, member: StreamsMember) -> ProtocolRecord:
     def active(tasks: ActiveTasks) -> list[current_value.TaskIds]:
         return [
-            current_value.TaskIds(name, sorted(epochs), [epochs[partition] for partition in sorted(epochs)])
+            current_value.TaskIds(name, partitions := sorted(epochs), [epochs[partition] for partition in partitions])
             for name, epochs in sorted(tasks.items())
         ]
 
