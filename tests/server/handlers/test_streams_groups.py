@@ -31,6 +31,7 @@ from ottla.wire.messages.streams_group_heartbeat import (
     Topology,
 )
 from ottla.wire.messages.streams_group_topology_description_update import StreamsGroupTopologyDescriptionUpdateRequest
+from tests.server.coordination.memory import slow
 from tests.server.group.streams.support import GROUP, Cluster, subtopology
 
 COUNTS = [subtopology("0", "t", sinks=["between"]), subtopology("1", repartition={"between": 0}, changelogs=["log"])]
@@ -61,10 +62,7 @@ class Node(Cluster):
                 self.make_topic(topic.name, topic.num_partitions)
         return CreateTopicsResponse(topics=results)
 
-    def call(self, api: str, request: Any, version: int) -> Any:
-        messages, handler = import_module(f"ottla.wire.messages.{api}"), import_module(f"ottla.server.handlers.{api}")
-        sent: list[Any] = []
-        messages.ENCODE_REQUEST[version](request, sent)
+    def context(self, version: int) -> Any:
         context = self.broker.context(version)
         config = SimpleNamespace(values=self.values)
         broker = SimpleNamespace(
@@ -77,7 +75,13 @@ class Node(Cluster):
             long_answers=self.broker.long_answers,
         )
         context.broker = cast(BrokerContext, broker)
-        answer = handler.handle(decode_whole(messages.DECODE_REQUEST[version], b"".join(sent)), context)
+        return context
+
+    def call(self, api: str, request: Any, version: int) -> Any:
+        messages, handler = import_module(f"ottla.wire.messages.{api}"), import_module(f"ottla.server.handlers.{api}")
+        sent: list[Any] = []
+        messages.ENCODE_REQUEST[version](request, sent)
+        answer = handler.handle(decode_whole(messages.DECODE_REQUEST[version], b"".join(sent)), self.context(version))
         if inspect.iscoroutine(answer):
             answer = asyncio.run(answer)
         received: list[Any] = []
@@ -119,6 +123,33 @@ def test_a_member_joins_and_leaves(version: int) -> None:
     left = node.beat(version, member_epoch=-1)
     assert (left.error_code, left.member_epoch, left.status) == (0, -1, [])
     assert node.beat(version).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_topology_is_looked_at_in_turns_and_the_group_may_be_elsewhere_by_then(is_lost: bool) -> None:
+    node = Node()
+    request = StreamsGroupHeartbeatRequest(
+        GROUP, "m", 0, rebalance_timeout_ms=60_000, topology=Topology(0, [subtopology("0", "t")]), process_id="p"
+    )
+    request.active_tasks, request.standby_tasks, request.warmup_tasks = [], [], []
+    partition = node.broker.groups.partition_for(GROUP)
+    assert node.protocol, "it is loaded"
+
+    async def answered() -> Any:
+        with slow(node.broker.clock):
+            task = asyncio.ensure_future(streams_group_heartbeat.handle(request, node.context(1)))
+            await asyncio.sleep(0)
+            assert not task.done()
+            if is_lost:
+                node.broker.log.leaders[partition] = None
+                node.broker.groups.unload(partition)
+            while not task.done():
+                node.advance(0)
+                await asyncio.sleep(0)
+            return await task
+
+    answer = asyncio.run(answered())
+    assert answer.error_code == (ErrorCode.NOT_COORDINATOR if is_lost else 0), answer.error_message
 
 
 LONG = "x" * 32_768
