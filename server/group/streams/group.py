@@ -55,7 +55,7 @@ class TaskOffsets(NamedTuple):
     end_offsets: Mapping[str, Mapping[int, int]] = NONE
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         """Returns the number of all offsets."""
         return sum(len(partitions) for offsets in self for partitions in offsets.values())
 

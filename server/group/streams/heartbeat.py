@@ -254,7 +254,7 @@ class Heartbeat:
             known.offsets if offsets is None else _existing(offsets, tasks),
             known.end_offsets if end_offsets is None else _existing(end_offsets, tasks),
         )
-        if reported.count + sum(each.count for each in kept.values()) <= MOST_OFFSETS:
+        if reported.number + sum(each.number for each in kept.values()) <= MOST_OFFSETS:
             kept[member_id] = reported
 
     # Topology and topics

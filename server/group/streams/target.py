@@ -80,7 +80,7 @@ def is_small(group: StreamsGroup, topology: ConfiguredTopology, standby_replicas
     copies = sum(spec.tasks * (1 + spec.stateful * standby_replicas) for spec in topology.specs().values())
     if copies + len(group.members) > AT_ONCE:
         return False
-    return copies + len(group.members) + sum(known.count for known in group.task_offsets.values()) <= AT_ONCE
+    return copies + len(group.members) + sum(known.number for known in group.task_offsets.values()) <= AT_ONCE
 
 
 def may_assign(group: StreamsGroup, interval_ms: int, now_ms: int) -> bool:

@@ -153,9 +153,9 @@ def test_only_so_many_offsets_are_kept_of_a_group(monkeypatch: pytest.MonkeyPatc
     one.beat(task_offsets=three)
     two.beat(task_offsets=three[:1], task_end_offsets=three[:1])
     kept = cluster.group.task_offsets
-    assert {name: found.count for name, found in kept.items()} == {"m1": 3, "m2": 2}
+    assert {name: found.number for name, found in kept.items()} == {"m1": 3, "m2": 2}
     assert two.beat(task_offsets=three).status == []
     assert kept.keys() == {"m1"}, "what is new is not kept, and what is old counts no more"
     one.beat(task_offsets=[])
     two.beat(task_offsets=three)
-    assert {name: found.count for name, found in kept.items()} == {"m1": 0, "m2": 3}
+    assert {name: found.number for name, found in kept.items()} == {"m1": 0, "m2": 3}
