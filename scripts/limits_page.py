@@ -17,6 +17,9 @@ from ottla.server.base.expressions import MAX_MEMORY, MAX_NAMED, MAX_WEIGHT
 from ottla.server.group.classic.member_limits import MOST_BATCHES, MOST_NAMES, MOST_PROTOCOLS
 from ottla.server.group.modern.names import MOST_NAMES as MOST_NAMED
 from ottla.server.group.pending_ids import MOST_BYTES, MOST_OF_A_GROUP
+from ottla.server.group.streams.group import MOST_OFFSETS
+from ottla.server.group.streams.topology import MOST_NAMED as MOST_IN_TOPOLOGY
+from ottla.server.group.streams.topology import MOST_TASKS
 from ottla.server.http.responder import MAX_BODY_BYTES, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_UNTAKEN_BYTES
 from ottla.server.metadata.access import MAX_COMPARISONS
 from ottla.server.metadata.names import MAX_LENGTH
@@ -55,6 +58,7 @@ _NO_CONNECTION: Final = (
     "Service Unavailable; both are closed then"
 )
 _CUT_OFF: Final = "the oldest of those connections are cut off"
+_REFUSED_TOPOLOGY: Final = "130 STREAMS_INVALID_TOPOLOGY; Kafka has no limit"
 Section = tuple[tuple[str, ...], tuple[Fixed, ...]]
 SECTIONS: Final[dict[str, Section]] = {
     "Connections": (
@@ -159,6 +163,19 @@ SECTIONS: Final[dict[str, Section]] = {
             ),
             Fixed("member ids of a classic group that nobody has joined with yet", MOST_OF_A_GROUP, _FORGOTTEN_ID),
             Fixed("bytes of such ids in all groups", MOST_BYTES, _FORGOTTEN_ID),
+            Fixed("tasks of a streams group", MOST_TASKS, _REFUSED_TOPOLOGY),
+            Fixed(
+                "subtopologies, topics, settings of internal topics, and copartition groups with their members, that the "
+                "topology of a streams group names",
+                MOST_IN_TOPOLOGY,
+                _REFUSED_TOPOLOGY,
+            ),
+            Fixed("characters of a subtopology's id", MAX_LENGTH, _REFUSED_TOPOLOGY),
+            Fixed(
+                "offsets of tasks that the members of a streams group report",
+                MOST_OFFSETS,
+                "those of a further member are not kept, and count for no assignment; Kafka has no limit",
+            ),
         ),
     ),
     "Regular expressions": (

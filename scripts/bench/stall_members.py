@@ -1,10 +1,11 @@
-"""Attacks of the stall bench by ordinary producers and members: the end of a transaction with many partitions, and heartbeats of
-a streams group whose subtopology reads many topics."""
+"""Attacks of the stall bench by ordinary producers and members: the end of a transaction with many partitions, heartbeats of a
+streams group whose subtopology reads many topics, and a streams group with as many tasks as it may have."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from compat_tests.wire import Connection
@@ -12,9 +13,20 @@ from ottla.wire.messages import (
     add_partitions_to_txn,
     end_txn,
     init_producer_id,
+    streams_group_describe,
     streams_group_heartbeat,
 )
-from scripts.bench.stall_attacks import GROUP, SETTLE_S, TRANSACTION, Attack, coordinated, create, created, framed
+from scripts.bench.stall_attacks import (
+    GROUP,
+    SETTLE_S,
+    TRANSACTION,
+    Attack,
+    coordinated,
+    create,
+    created,
+    framed,
+    pipelined,
+)
 
 WIDE: Final = 9_900
 """Partitions of a topic, about as many as a broker has by default."""
@@ -23,6 +35,12 @@ NARROW: Final = 1_000
 HEARTBEATS: Final = 10
 EPOCH: Final = 2
 """That of a group's first assignment."""
+SUBTOPOLOGIES: Final = 200
+PARTITIONS: Final = 100
+MEMBERS: Final = 200
+MOST_PARTS: Final = 20_000
+INTERVAL_S: Final = 1.2
+"""A little more than the time between two assignments of a group, `group.streams.assignment.interval.ms`."""
 
 
 def _begun(connection: Connection) -> Iterator[bytes]:
@@ -81,8 +99,44 @@ def _heartbeats(connection: Connection) -> Iterator[bytes]:
         yield framed(_heartbeat(EPOCH), 0)
 
 
+def _joining(member: str, subtopologies: int = SUBTOPOLOGIES) -> streams_group_heartbeat.StreamsGroupHeartbeatRequest:
+    """Returns the first heartbeat of a member of an application with so many subtopologies, which all read one topic."""
+    read = [streams_group_heartbeat.Subtopology(str(number), ["read"]) for number in range(subtopologies)]
+    return streams_group_heartbeat.StreamsGroupHeartbeatRequest(
+        group_id="g",
+        member_id=member,
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        topology=streams_group_heartbeat.Topology(1, read),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+        process_id=member,
+        client_tags=[],
+    )
+
+
+def _members(connection: Connection) -> None:
+    """Makes the group of MEMBERS, and lets it have its first assignment, and the interval until the next one pass."""
+    create("read", PARTITIONS)(connection)
+    coordinated(connection, GROUP, "g")
+    epochs = {}
+    for member in (f"m{number}" for number in range(MEMBERS)):
+        while (answer := connection.call(_joining(member), 0, SETTLE_S)).error_code:
+            """The coordinator is loading."""
+        epochs[member] = answer.member_epoch
+    time.sleep(4)  # the first assignment waits so long for more members
+    for member, epoch in epochs.items():
+        beat = streams_group_heartbeat.StreamsGroupHeartbeatRequest(group_id="g", member_id=member, member_epoch=epoch)
+        assert not connection.call(beat, 0, SETTLE_S).error_code
+    time.sleep(INTERVAL_S)
+
+
 def member_attacks() -> list[Attack]:
-    """Returns the attacks; each uses up what was made for it."""
+    """Returns the attacks; some use up what was made for them."""
+    held = f"a streams group of {MEMBERS} members with {SUBTOPOLOGIES * PARTITIONS:,} tasks"
+    described = streams_group_describe.StreamsGroupDescribeRequest(["g"])
+    large = partial(_joining, "large", MOST_PARTS)
     return [
         Attack(f"EndTxn of {WIDE:,} partitions", _begun, create("wide", WIDE), uses_up=True),
         Attack(
@@ -91,4 +145,12 @@ def member_attacks() -> list[Attack]:
             _member,
             uses_up=True,
         ),
+        Attack(f"StreamsGroupDescribe of {held}", pipelined(lambda: described, 0), _members, held=held),
+        Attack(
+            f"StreamsGroupHeartbeat that joins {held}, and StreamsGroupDescribe",
+            lambda _: iter([framed(_joining("one-more"), 0), framed(described, 0, 1)]),  # so that the new target is waited for
+            _members,
+            held=held,
+        ),
+        Attack(f"StreamsGroupHeartbeat with {MOST_PARTS:,} subtopologies to {held}", pipelined(large, 0), _members, held=held),
     ]

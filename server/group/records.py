@@ -156,7 +156,7 @@ def encode_batch(
     """Encodes `records` as one batch, so that they take effect together or not at all. As in Kafka, its base sequence is 0."""
     if transaction is None and (section := _usual_section(records)) is not None:
         return wrap(section, len(records), timestamp_ms, timestamp_ms, codec=codec, base_sequence=0)
-    encoded = [_encode(record, timestamp_ms) for record in records]
+    encoded = [encode_record(record, timestamp_ms) for record in records]
     if transaction is None:
         return build_batch(encoded, codec=codec, base_sequence=0)
     return build_batch(
@@ -173,11 +173,12 @@ def encode_ahead(record: GroupRecord, timestamp_ms: int) -> GroupRecord:
     """Returns a record of a newer protocol with its encoding, which takes long if it is large, so that `encode_batch` need not
     do that together with what else there is to do. Other records are returned as they are."""
     if isinstance(record, ProtocolRecord) and record.encoded is None:
-        return ProtocolRecord(record.key, record.value, _encode(record, timestamp_ms))
+        return ProtocolRecord(record.key, record.value, encode_record(record, timestamp_ms))
     return record
 
 
-def _encode(record: GroupRecord, timestamp_ms: int) -> Record:
+def encode_record(record: GroupRecord, timestamp_ms: int) -> Record:
+    """Returns a record of a group as it is written."""
     out: list[Buffer]
     value: list[Buffer] | None = None
     if isinstance(record, ProtocolRecord):

@@ -17,14 +17,14 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, answer_once, take_steps
+from ottla.server.base.turns import Steps, all_kept, take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.group.streams.answers import NOT_SERVED, is_served
-from ottla.server.group.streams.group import StreamsGroup, TaskOffsets
+from ottla.server.group.streams.group import TaskOffsets
 from ottla.server.group.streams.member import StreamsMember
 from ottla.server.group.streams.protocol import StreamsProtocol
-from ottla.server.group.streams.tasks import Tasks
-from ottla.server.group.streams.topology import InternalTopic
+from ottla.server.group.streams.tasks import NO_TASKS, Tasks
+from ottla.server.group.streams.topology import ConfiguredTopology, InternalTopic
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.operations import GROUP_OPERATIONS
@@ -60,7 +60,12 @@ def handle(
         return StreamsGroupDescribeResponse(groups=[DescribedGroup(code, NOT_SERVED, group_id) for group_id in body.group_ids])
 
     def answer() -> Steps[StreamsGroupDescribeResponse]:
-        described = yield from answer_once(body.group_ids, lambda group_id: _describe(group_id, request))
+        each_once: dict[str, DescribedGroup | Promise[DescribedGroup]] = {}
+        for group_id in body.group_ids:
+            if group_id not in each_once:
+                each_once[group_id] = yield from _describe(group_id, request)
+            yield None
+        described = yield from all_kept(each_once[group_id] for group_id in body.group_ids)
         for each in described:
             if each.error_code:
                 continue
@@ -73,7 +78,8 @@ def handle(
     return take_steps(answer(), request.broker.clock)
 
 
-def _describe(group_id: str, request: Request) -> DescribedGroup | Promise[DescribedGroup]:
+def _describe(group_id: str, request: Request) -> Steps[DescribedGroup | Promise[DescribedGroup]]:
+    """Makes steps that describe a group as it is at the first of them."""
     try:
         shard = request.broker.groups.member_shard(group_id)
         protocol = shard.protocol(StreamsProtocol)
@@ -85,37 +91,43 @@ def _describe(group_id: str, request: Request) -> DescribedGroup | Promise[Descr
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        topology=_topology(group),
-        members=request.broker.long_answers.shared(_member(group, member) for member in group.members.values()),
         assignor_name=protocol.settings.assignor(group_id),
     )
+    targets, offsets, members = dict(group.targets), dict(group.task_offsets), []
+    listed = list(group.members.values())
+    described.topology = yield from _topology(group.topology, group.configured)
+    for member in listed:
+        target = targets.get(member.member_id, NO_TASKS)
+        members.append((yield from _member(member, target, offsets.get(member.member_id, TaskOffsets()))))
+        yield None
+    described.members = request.broker.long_answers.shared(members)
     return shard.answer_or(described, lambda code: DescribedGroup(group_id=group_id, error_code=code))
 
 
 # Topology
 
 
-def _topology(group: StreamsGroup) -> Topology | None:
-    configured = group.configured
+def _topology(
+    topology: recorded.StreamsGroupTopologyValue | None, configured: ConfiguredTopology | None
+) -> Steps[Topology | None]:
+    subtopologies = []
     if configured is not None and configured.is_ready and configured.subtopologies is not None:
-        return Topology(
-            configured.epoch,
-            [
+        for name, known in configured.subtopologies.items():
+            subtopologies.append(
                 Subtopology(
                     name,
-                    sorted(each.source_topics),
-                    sorted(each.repartition_sinks),
-                    _internal_topics(each.changelogs),
-                    _internal_topics(each.repartition_sources),
+                    sorted(known.source_topics),
+                    sorted(known.repartition_sinks),
+                    _internal_topics(known.changelogs),
+                    _internal_topics(known.repartition_sources),
                 )
-                for name, each in configured.subtopologies.items()
-            ],
-        )
-    if group.topology is None:
+            )
+            yield None
+        return Topology(configured.epoch, subtopologies)
+    if topology is None:
         return None
-    return Topology(
-        group.topology.epoch,
-        [
+    for each in sorted(topology.subtopologies, key=lambda each: each.subtopology_id):
+        subtopologies.append(
             Subtopology(
                 each.subtopology_id,
                 sorted(each.source_topics),
@@ -123,9 +135,9 @@ def _topology(group: StreamsGroup) -> Topology | None:
                 _recorded_topics(each.state_changelog_topics),
                 _recorded_topics(each.repartition_source_topics),
             )
-            for each in sorted(group.topology.subtopologies, key=lambda each: each.subtopology_id)
-        ],
-    )
+        )
+        yield None
+    return Topology(topology.epoch, subtopologies)
 
 
 def _internal_topics(topics: Mapping[str, InternalTopic]) -> list[TopicInfo]:
@@ -145,8 +157,7 @@ def _recorded_topics(topics: Iterable[recorded.TopicInfo]) -> list[TopicInfo]:
 # Members
 
 
-def _member(group: StreamsGroup, member: StreamsMember) -> Member:
-    reported = group.task_offsets.get(member.member_id, TaskOffsets())
+def _member(member: StreamsMember, target: Tasks, reported: TaskOffsets) -> Steps[Member]:
     return Member(
         member_id=member.member_id,
         member_epoch=member.epoch,
@@ -158,21 +169,31 @@ def _member(group: StreamsGroup, member: StreamsMember) -> Member:
         process_id=member.process_id,
         user_endpoint=None if member.endpoint is None else Endpoint(*member.endpoint),
         client_tags=_pairs(member.client_tags),
-        task_offsets=_offsets(reported.offsets),
-        task_end_offsets=_offsets(reported.end_offsets),
-        assignment=_assignment(member.held.as_tasks()),
-        target_assignment=_assignment(group.target_of(member.member_id)),
+        task_offsets=(yield from _offsets(reported.offsets)),
+        task_end_offsets=(yield from _offsets(reported.end_offsets)),
+        assignment=(yield from _assignment(member.held.as_tasks())),
+        target_assignment=(yield from _assignment(target)),
     )
 
 
-def _assignment(tasks: Tasks) -> Assignment:
-    return Assignment(*([TaskIds(name, sorted(role[name])) for name in sorted(role)] for role in tasks))
+def _assignment(tasks: Tasks) -> Steps[Assignment]:
+    roles: list[list[TaskIds]] = []
+    for role in tasks:
+        listed = []
+        for name in sorted(role):
+            listed.append(TaskIds(name, sorted(role[name])))
+            yield None
+        roles.append(listed)
+    return Assignment(*roles)
 
 
-def _offsets(offsets: Mapping[str, Mapping[int, int]]) -> list[TaskOffset]:
-    return [
-        TaskOffset(name, partition, offsets[name][partition]) for name in sorted(offsets) for partition in sorted(offsets[name])
-    ]
+def _offsets(offsets: Mapping[str, Mapping[int, int]]) -> Steps[list[TaskOffset]]:
+    listed = []
+    for name in sorted(offsets):
+        for partition in sorted(offsets[name]):
+            listed.append(TaskOffset(name, partition, offsets[name][partition]))
+            yield None
+    return listed
 
 
 def _pairs(values: Mapping[str, str]) -> list[KeyValue]:

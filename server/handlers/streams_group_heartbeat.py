@@ -9,6 +9,7 @@
   missing. If a topic cannot be created, the broker tries again after two heartbeats; until then the status says why.
 - v1 adds the status 6 MISSING_CLIENT_TAGS, and whether the broker wants a description of the topology: it never does, since
   keeping one needs a plugin (KIP-1331).
+- A topology that is too large (topology.py has the limits) is answered 130 STREAMS_INVALID_TOPOLOGY; Kafka has none.
 - Without the feature streams.version, or without the protocol in `group.coordinator.rebalance.protocols`, everything is answered
   35 UNSUPPORTED_VERSION.
 - Errors, with a message: 42 INVALID_REQUEST; 24 INVALID_GROUP_ID for a name that no record can hold; 69 GROUP_ID_NOT_FOUND; 25
@@ -20,25 +21,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from ottla.log.errors import StorageError
 from ottla.server.base.answers import wait_for
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import take_steps
+from ottla.server.base.turns import answer_in_turns, take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.requests import Client
+from ottla.server.group.streams.ahead import Ahead
 from ottla.server.group.streams.answers import NOT_SERVED, is_served
 from ottla.server.group.streams.protocol import StreamsProtocol
-from ottla.server.group.streams.topology import InternalTopic, Status, first_few
-from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
+from ottla.server.group.streams.topology import MOST_NAMED, InternalTopic, Status, first_few
+from ottla.server.metadata.names import INTERNAL_TOPICS, MAX_LENGTH, invalid_reason
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Either, Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse, Topology
+from ottla.wire.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Subtopology,
+    Topology,
+)
 from ottla.wire.primitives import LONGEST_STRING
 
 TRAITS = Traits(
@@ -64,7 +72,12 @@ async def handle(body: StreamsGroupHeartbeatRequest, request: Request) -> Stream
             response = protocol.group_leave(body).response
         else:
             client = Client(request.client_id or "", f"/{request.session.client_host}")
-            answer = protocol.group_heartbeat(body, client, request.api_version)
+            steps, ahead = protocol.look_ahead(body), Ahead()
+            if steps is not None:
+                ahead = await wait_for(take_steps(steps, request.broker.clock))
+                shard = request.broker.groups.member_shard(body.group_id)  # this broker may have lost it meanwhile
+                protocol = shard.protocol(StreamsProtocol)
+            answer = protocol.group_heartbeat(body, client, request.api_version, ahead)
             response, missing = answer.response, answer.missing
             if answer.endpoints is not None:
                 endpoints = wait_for(take_steps(answer.endpoints, request.broker.clock))
@@ -129,7 +142,14 @@ def _check_join(body: StreamsGroupHeartbeatRequest) -> None:
 
 
 def _check_topics(topology: Topology) -> None:
-    """Raises GroupError if the topology names topics that it cannot have, or a subtopology twice."""
+    """Raises GroupError if the topology is too large, or names topics that it cannot have, or a subtopology twice."""
+    named = sum(map(_named_in, topology.subtopologies))
+    if named > MOST_NAMED:
+        text = f"The topology names {named} subtopologies, topics and settings, and may name {MOST_NAMED} at most."
+        raise GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
+    if any(len(each.subtopology_id) > MAX_LENGTH for each in topology.subtopologies):
+        text = f"The id of a subtopology has more than {MAX_LENGTH} characters."
+        raise GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
     names = {
         name
         for each in topology.subtopologies
@@ -154,6 +174,14 @@ def _check_topics(topology: Topology) -> None:
         raise GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, "Two subtopologies have the same id.")
 
 
+def _named_in(subtopology: Subtopology) -> int:
+    """Returns how much a subtopology names, as MOST_NAMED counts it."""
+    internal = (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics)
+    together = sum(len(group.source_topics) + len(group.repartition_source_topics) for group in subtopology.copartition_groups)
+    sources = len(subtopology.source_topics) + len(subtopology.repartition_sink_topics)
+    return 1 + sources + sum(1 + len(topic.topic_configs) for topic in internal) + len(subtopology.copartition_groups) + together
+
+
 def _invalid(text: str) -> GroupError:
     return GroupError(ErrorCode.INVALID_REQUEST, text)
 
@@ -171,7 +199,9 @@ async def _create_missing(
     """Creates the internal topics that are missing. Recent failures are added to the status that lists the missing topics."""
     ask = request.ask()
     if ask is not None and not ask.cluster(Operation.CREATE, quiet=True):
-        refused = [name for name in sorted(missing) if not ask.topic(Operation.CREATE, name)]
+        names = sorted(missing)
+        may = await wait_for(answer_in_turns(names, partial(ask.topic, Operation.CREATE), request.broker.clock))
+        refused = [name for name, allowed in zip(names, may, strict=True) if not allowed]
         if refused:
             for status in response.status or ():
                 if status.status_code == Status.MISSING_INTERNAL_TOPICS:

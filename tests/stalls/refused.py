@@ -22,7 +22,7 @@ ALWAYS_REFUSED: Final[dict[str, str]] = {
     "AddRaftVoter.listeners": "another cluster is meant",
     "ReadShareGroupState": "the group's state is not there, so that every partition of it is refused",
     "WriteShareGroupState": "the group's state is not there, so that every partition of it is refused",
-    "StreamsGroupHeartbeat": "only the first heartbeat has a topology, and a member that is not known has no tasks",
-    "StreamsGroupTopologyDescriptionUpdate": "the feature that it belongs to is off",
+    "StreamsGroupHeartbeat.topology.subtopologies.source_topic_regex": "source topics have to be named",
+    "StreamsGroupTopologyDescriptionUpdate": "it is always refused: keeping descriptions needs a plugin, a Java class",
 }
 """The reasons, by the API or its list."""

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from ottla.server.dispatch import routes
+from ottla.server.group.streams import topology as streams_topology
 from ottla.server.txn.state import State
 from ottla.wire.api import APIS
 from ottla.wire.messages import (
@@ -43,15 +44,21 @@ from ottla.wire.messages import (
     metadata,
     offset_commit,
     offset_fetch,
+    streams_group_describe,
 )
+from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from ottla.wire.primitives import WireStruct
-from tests.stalls import share_sessions
+from tests.stalls import share_sessions, streams_members
+from tests.stalls.big_requests import PARTITIONS
 from tests.stalls.sweep import InVirtualTime, Seen, Sweep, run_scaled
 
 HELD: Final = 10_000
 """The number of each, before it is scaled."""
 READERS: Final = 200
 """The number of members, before it is scaled, of a consumer group that read all topics."""
+STREAMED: Final = "streamed"
+ROUNDS: Final = 3
+"""The heartbeats of each member of a streams group until nothing changes any more."""
 LOT: Final = 50
 """So many are made with one request."""
 
@@ -69,6 +76,7 @@ class Large(InVirtualTime):
             for request in self._lots(names[start : start + LOT]):
                 await self._succeed(request)
         await self._share(names)
+        await self._stream()
         for number in range(READERS // self.scale):
             await self._succeed(joining(f"reader-{number}", names))
         for name in names:
@@ -106,6 +114,29 @@ class Large(InVirtualTime):
             await self._succeed(share_sessions.produced(lot, 1))
             await self._succeed(share_sessions.fetched(lot, 1, self.share_epoch))
             self.share_epoch += 1
+
+    async def _stream(self) -> None:
+        """Has members join a streams group with as many tasks as it may have, and reach their targets."""
+        await self._succeed(create_topics.CreateTopicsRequest([create_topics.CreatableTopic(STREAMED, PARTITIONS, 1)], 10_000))
+        epochs = {f"streamer-{number}": 0 for number in range(READERS // self.scale)}
+        for member in epochs:
+            epochs[member] = (await self._succeed(self.streaming(member))).member_epoch
+        for _ in range(ROUNDS):
+            await asyncio.sleep(5)
+            for member, epoch in epochs.items():
+                epochs[member] = (await self._succeed(StreamsGroupHeartbeatRequest(STREAMED, member, epoch))).member_epoch
+        (group,) = (await self._succeed(streams_group_describe.StreamsGroupDescribeRequest([STREAMED]))).groups
+        tasks = [task for member in group.members for task in member.assignment.active_tasks]
+        assert (group.group_state, sum(len(each.partitions) for each in tasks)) == ("Stable", len(self.parts) * PARTITIONS), group
+
+    @property
+    def parts(self) -> list[str]:
+        """Returns the names of the subtopologies of the streams group."""
+        return [str(number) for number in range(streams_topology.MOST_TASKS // PARTITIONS)]
+
+    def streaming(self, member: str) -> WireStruct:
+        """Returns the first heartbeat of a member of the streams group."""
+        return streams_members.joining(STREAMED, member, streams_members.topology(self.parts, STREAMED))
 
     def shared(self) -> Iterator[WireStruct]:
         """Yields requests in that session that name nothing: for the records of all topics, for more of them, and for its end."""
@@ -210,6 +241,7 @@ QUESTIONS: Final[tuple[WireStruct, ...]] = (
     list_transactions.ListTransactionsRequest([], [], -1, "held-.*[05]"),
     metadata.MetadataRequest(None),
     offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup("wide", topics=None)]),
+    streams_group_describe.StreamsGroupDescribeRequest(["streamed"]),
 )
 """Short requests that ask for everything of a kind."""
 
@@ -256,6 +288,7 @@ class StateSweep(Sweep):
         yield "an access rule", lambda: broker.ask(create_acls.CreateAclsRequest([rule_for("one")]))
         yield "all access rules are removed", lambda: broker.ask(ALL_RULES)
         yield "a group gets another target", lambda: broker.ask(joining("one", ["held-0"]))
+        yield "a streams group gets another target", lambda: broker.ask(broker.streaming("one"))
         yield "offsets expire", context.groups.expire
         yield "the offsets of a topic from which all groups read are deleted", lambda: context.groups.topic_deleted("held-0")
         shards = context.groups._shards, context.transaction_coordinator()._shards

@@ -19,11 +19,15 @@ from ottla.server.group import shard as group_shard
 from ottla.server.group.modern import group as modern_group
 from ottla.server.group.modern import names, operations, target_jobs
 from ottla.server.group.modern import topics as group_topics
+from ottla.server.group.streams import heartbeat as streams_heartbeat
+from ottla.server.group.streams import target as streams_target
+from ottla.server.group.streams import topology as streams_topology
 from ottla.server.handlers import BROKER, delete_acls, delete_groups, describe_acls, describe_log_dirs, served
 from ottla.server.handlers import create_acls as create_acls_handler
 from ottla.server.handlers import fetch as fetch_handler
 from ottla.server.handlers import metadata as metadata_handler
 from ottla.server.handlers import share_fetch as share_fetch_handler
+from ottla.server.handlers import streams_group_heartbeat as streams_heartbeat_handler
 from ottla.server.metadata import access, operation, quotas, scram, snapshot_writer, standalone
 from ottla.server.requests.session import Session
 from ottla.server.share import acknowledging
@@ -34,7 +38,7 @@ from ottla.wire.messages import create_acls, create_topics, incremental_alter_co
 from ottla.wire.primitives import Parts
 from tests.server.broker.asked import AUTHORIZED, INTERNAL, Asked, codes
 from tests.sim.network import Port
-from tests.stalls import memberships, share_sessions
+from tests.stalls import memberships, share_sessions, streams_members
 from tests.stalls.big_requests import PARTITIONS, TOPICS, big_requests, topic_name
 from tests.stalls.memberships import IN_GROUPS
 from tests.stalls.share_sessions import IN_SESSIONS
@@ -51,7 +55,12 @@ FEW: Final = 6_000
 RULES: Final = 2_000
 """The number of access rules, before it is scaled."""
 TOO_MUCH: Final = frozenset(
-    {"refused: POLICY_VIOLATION", "refused: INVALID_COMMIT_OFFSET_SIZE", "refused: GROUP_MAX_SIZE_REACHED"}
+    {
+        "refused: POLICY_VIOLATION",
+        "refused: INVALID_COMMIT_OFFSET_SIZE",
+        "refused: GROUP_MAX_SIZE_REACHED",
+        "refused: STREAMS_INVALID_TOPOLOGY",
+    }
 )
 """The results of a request that is about more than it may be."""
 NOT_THERE: Final = frozenset(
@@ -66,6 +75,7 @@ NOT_THERE: Final = frozenset(
 )
 """The errors for an item that was looked for."""
 WIDE: Final = "wide"
+STREAMS: Final = "StreamsGroupHeartbeat"
 BOUNDS: Final = tuple(
     (module, name, getattr(module, name))
     for module, name in (
@@ -88,6 +98,10 @@ BOUNDS: Final = tuple(
         (acknowledging, "CARRIED_OUT_AT_ONCE"),
         (delete_groups, "AT_ONCE"),
         (target_jobs, "AT_ONCE"),
+        (streams_target, "AT_ONCE"),
+        (streams_heartbeat, "MOST_OFFSETS"),
+        (streams_topology, "MOST_TASKS"),
+        (streams_heartbeat_handler, "MOST_NAMED"),
         (group_topics, "NAMES_A_STEP"),
         (modern_group, "LARGE"),
         (names, "MOST_NAMES"),
@@ -137,7 +151,7 @@ class Sweep:
         dispatch = routes.Dispatch(broker.broker.context)
         seen = []
         for api in apis:
-            if api.name in IN_SESSIONS:
+            if api.name in IN_SESSIONS or api.name == STREAMS:
                 continue
             changes = IN_GROUPS.get(api.name, (_unchanged,))
             for request in chain(*(big_requests(api, api.max_version, most, WIDE, topic_ids, change) for change in changes)):
@@ -150,11 +164,30 @@ class Sweep:
                     units, count = max(units, took), count * 4 // 5  # as many as are accepted, or a few less
                 seen.append(Seen(api.name, request.path, request.way, units, outcome))
         for api in apis:
+            if api.name == STREAMS:
+                seen += await self._ask_as_members(broker, dispatch, api, most, topic_ids)
+        for api in apis:
             for how, change in IN_SESSIONS.get(api.name, {}).items():
                 for request in big_requests(api, api.max_version, most, WIDE, topic_ids, change):
                     await broker.open_share_session(topic_ids, most)
                     took, outcome = await self._ask(dispatch, api, request.with_items(request.items))
                     seen.append(Seen(api.name, request.path, f"{request.way}, {how}", took, outcome))
+        return seen
+
+    async def _ask_as_members(
+        self, broker: InVirtualTime, dispatch: routes.Dispatch, api: Api, most: int, topic_ids: list[bytes]
+    ) -> list[Seen]:
+        """Asks the requests by which members of streams groups join, and those of one that has joined."""
+        member, names = streams_members.Staying(), [WIDE, *(topic_name(number) for number in range(TOPICS))]
+        seen = []
+        for how, change in (("joining", streams_members.join_another), ("staying", member.change)):
+            for request in big_requests(api, api.max_version, most, WIDE, topic_ids, change):
+                count, units, outcome = request.items, 0, ""
+                while not outcome or (outcome in TOO_MUCH and count):
+                    await member.enter(broker.ask, lambda: asyncio.sleep(1), names, WIDE)
+                    took, outcome = await self._ask(dispatch, api, request.with_items(count))
+                    units, count = max(units, took), count * 4 // 5
+                seen.append(Seen(api.name, request.path, f"{request.way}, {how}", units, outcome))
         return seen
 
     async def _ask(self, dispatch: routes.Dispatch, api: Api, body: bytes) -> tuple[int, str]:
@@ -207,6 +240,8 @@ class InVirtualTime(Asked):
             "ottla_max_partitions": "1000",
             "ottla_request_max_items": str(MOST // sweep.scale),
             "max_request_partition_size_limit": str(PAGE // sweep.scale),
+            "group_streams_max_session_timeout_ms": "3600000",
+            "group_streams_session_timeout_ms": "3600000",
             "transaction_abort_timed_out_transaction_cleanup_interval_ms": "3600000",  # state.py has them aborted
         }
         self.scale = sweep.scale

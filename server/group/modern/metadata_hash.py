@@ -43,12 +43,18 @@ class Topic(Protocol):
 def topic_hash(topic: Topic, rack_of: Callable[[int], str | None]) -> int:
     """Returns the hash of one topic. `rack_of` returns the rack of a broker by its id, or None if it has none."""
     parts = [_MAGIC, topic.topic_id[7::-1], topic.topic_id[:7:-1], _string(topic.name), _INT.pack(len(topic.partitions))]
+    racks: dict[tuple[int, ...], bytes] = {}  # thousands of partitions are on the same few sets of brokers
     for index in sorted(topic.partitions):
-        parts.append(_INT.pack(index))
-        racks = [rack for broker in topic.partitions[index].replicas if (rack := rack_of(broker)) is not None]
-        for rack in sorted(racks, key=string_key):
-            parts += [_INT.pack(len(rack.encode("utf-16-le")) // 2), _string(rack)]
+        replicas = topic.partitions[index].replicas
+        if replicas not in racks:
+            racks[replicas] = _racks(replicas, rack_of)
+        parts += (_INT.pack(index), racks[replicas])
     return _xxh3(b"".join(parts))
+
+
+def _racks(replicas: tuple[int, ...], rack_of: Callable[[int], str | None]) -> bytes:
+    racks = [rack for broker in replicas if (rack := rack_of(broker)) is not None]
+    return b"".join(_INT.pack(len(rack.encode("utf-16-le")) // 2) + _string(rack) for rack in sorted(racks, key=string_key))
 
 
 def group_hash(hashes: Mapping[str, int]) -> int:

@@ -18,11 +18,11 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
-from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, take_steps
+from ottla.server.base.turns import Steps
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment, AssignorError, GroupAssignment
 from ottla.server.group.modern.group import ModernMember, SubscribedGroup
 from ottla.server.group.modern.java_order import hash_order, string_hash
+from ottla.server.group.modern.jobs import GroupJobs
 from ottla.server.group.modern.target import changed_targets
 from ottla.server.group.modern.topics import Topics
 from ottla.server.group.protocol import ShardContext
@@ -57,35 +57,18 @@ class TargetRecords(Protocol):
     def target_epoch(self, group_id: str, assignment_epoch: int, timestamp_ms: int) -> ProtocolRecord: ...
 
 
-class TargetJobs:
-    """Makes targets in the background, at most one at a time for each group."""
+class TargetJobs(GroupJobs):
+    """Makes targets in the background."""
 
     def __init__(self, shard: ShardContext, records: TargetRecords) -> None:
+        super().__init__(shard.clock)
         self._shard = shard
         self._records = records
-        self._jobs: dict[str, Promise[None]] = {}
-
-    def is_running(self, group_id: str) -> bool:
-        return group_id in self._jobs
 
     def start(self, group: SubscribedGroup[M], members: Mapping[str, M], assigned: Steps[GroupAssignment]) -> None:
         """Begins to make a target for the group's present epoch, of what the steps return for the members that there are. None
         may be running for it."""
-        job = take_steps(self._make(group, group.epoch, members, dict(group.targets), assigned), self._shard.clock)
-        if isinstance(job, Promise):
-            self._jobs[group.group_id] = job
-            job.add_done_callback(lambda done: self._ended(group.group_id, done))
-
-    def drop(self, group_id: str) -> None:
-        """Makes no target any more for a group that was removed or went to another broker."""
-        job = self._jobs.get(group_id)
-        if job is not None:
-            job.cancel()
-
-    def _ended(self, group_id: str, job: Promise[None]) -> None:
-        del self._jobs[group_id]
-        if not job.cancelled():
-            job.result()  # raises what nobody expected
+        self.begin(group.group_id, self._make(group, group.epoch, members, dict(group.targets), assigned))
 
     def _make(
         self,

@@ -33,11 +33,11 @@ def is_served(features: Mapping[str, int], settings: Mapping[str, Any]) -> bool:
     return bool(features.get(STREAMS_VERSION)) and Kind.STREAMS.value in settings["group.coordinator.rebalance.protocols"]
 
 
-def topology_value(topology: Topology) -> record.StreamsGroupTopologyValue:
-    """Returns a topology as the group's record has it, in the same order."""
-    return record.StreamsGroupTopologyValue(
-        topology.epoch,
-        [
+def topology_value(topology: Topology) -> Steps[record.StreamsGroupTopologyValue]:
+    """Makes steps that return a topology as the group's record has it, in the same order."""
+    subtopologies = []
+    for subtopology in topology.subtopologies:
+        subtopologies.append(
             record.Subtopology(
                 subtopology.subtopology_id,
                 subtopology.source_topics,
@@ -50,9 +50,9 @@ def topology_value(topology: Topology) -> record.StreamsGroupTopologyValue:
                     for group in subtopology.copartition_groups
                 ],
             )
-            for subtopology in topology.subtopologies
-        ],
-    )
+        )
+        yield None
+    return record.StreamsGroupTopologyValue(topology.epoch, subtopologies)
 
 
 def _topic_info(topic: TopicInfo) -> record.TopicInfo:

@@ -14,9 +14,10 @@ task already. A standby task for which there is no process stays unassigned.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ottla.server.base.turns import Steps
 from ottla.server.group.modern.java_order import PriorityQueue, computed_map_order, hash_order, string_hash
 from ottla.server.group.streams.tasks import NO_TASKS, NONE, TaskIds, Tasks
 
@@ -49,15 +50,16 @@ class _Candidate(NamedTuple):
 
 def assign(
     members: Mapping[str, MemberSpec], subtopologies: Mapping[str, SubtopologySpec], standby_replicas: int
-) -> dict[str, Tasks]:
-    """Returns the target assignment of every member. `members` and `subtopologies` must be in the order of Kafka's
-    collections.
+) -> Steps[dict[str, Tasks]]:
+    """Makes steps that return the target assignment of every member, each about one task or one member. `members` and
+    `subtopologies` must be in the order of Kafka's collections.
     """
     assignment = _Assignment(members, subtopologies, standby_replicas)
-    assignment.assign_active()
+    yield from assignment.look_back()
+    yield from assignment.assign_active()
     if standby_replicas > 0:
-        assignment.assign_standby()
-    return assignment.result()
+        yield from assignment.assign_standby()
+    return (yield from assignment.result())
 
 
 class _Process:
@@ -123,32 +125,41 @@ class _Assignment:
     ) -> None:
         self._members = members
         self._standby_replicas = standby_replicas
-        self._all = [(name, partition) for name, spec in subtopologies.items() for partition in range(spec.tasks)]
-        self._stateful = [task for task in self._all if subtopologies[task[0]].stateful]
-        self._active_quota = _Quota(len(self._all), len(members))
-        self._quota = _Quota(len(self._all) + len(self._stateful) * standby_replicas, len(members))
+        self._counts = {name: spec.tasks for name, spec in subtopologies.items()}
+        self._stateful = {name: spec.tasks for name, spec in subtopologies.items() if spec.stateful}
+        tasks = sum(self._counts.values())
+        self._active_quota = _Quota(tasks, len(members))
+        self._quota = _Quota(tasks + sum(self._stateful.values()) * standby_replicas, len(members))
         self._processes: dict[str, _Process] = {}
         self._process_order = computed_map_order((spec.process_id for spec in members.values()), len(members))
         self._had_active: dict[Task, str] = {}
+        self._had_state: dict[Task, list[str]] = {}
         self._active: dict[str, list[Task]] = {member_id: [] for member_id in members}
         self._standby: dict[str, list[Task]] = {member_id: [] for member_id in members}
+
+    def look_back(self) -> Steps[None]:
+        """Finds which members had each task, or its state."""
         candidates: dict[Task, list[_Candidate]] = {}
-        for member_id, spec in members.items():
+        for member_id, spec in self._members.items():
             self._processes.setdefault(spec.process_id, _Process()).add_member(member_id)
             for task in _listed(spec.previous.active):
                 self._had_active[task] = member_id
-            _collect(candidates, member_id, spec)
-        self._had_state = {
-            task: [
-                had.member_id for had in sorted(found, key=lambda candidate: (not candidate.is_standby, -candidate.offset_sum))
-            ]
-            for task, found in candidates.items()
-        }
+                yield None
+            for task, candidate in _candidates(member_id, spec):
+                candidates.setdefault(task, []).append(candidate)
+                yield None
+            yield None
+        for task, found in candidates.items():
+            found.sort(key=lambda candidate: (not candidate.is_standby, -candidate.offset_sum))
+            self._had_state[task] = [had.member_id for had in found]
+            yield None
 
-    def result(self) -> dict[str, Tasks]:
-        return {
-            member_id: Tasks(_grouped(self._active[member_id]), _grouped(self._standby[member_id])) for member_id in self._members
-        }
+    def result(self) -> Steps[dict[str, Tasks]]:
+        made = {}
+        for member_id in self._members:
+            made[member_id] = Tasks(_grouped(self._active[member_id]), _grouped(self._standby[member_id]))
+            yield None
+        return made
 
     def _by_load(self) -> PriorityQueue[_Process]:
         return PriorityQueue(lambda process: process.load, [self._processes[process_id] for process_id in self._process_order])
@@ -158,12 +169,16 @@ class _Assignment:
 
     # Active tasks
 
-    def assign_active(self) -> None:
-        left = sorted(self._all, key=lambda task: (task[1], task[0]))
-        left = [task for task in left if not self._keep_active(task, self._had_active.get(task))]
-        left = [task for task in left if not self._keep_active(task, self._best(self._had_state.get(task, ())))]
+    def assign_active(self) -> Steps[None]:
+        tasks = _by_partition(self._counts)
+        left = yield from _unless(tasks, lambda task: self._keep_active(task, self._had_active.get(task)))
+        left = yield from _unless(left, lambda task: self._keep_active(task, self._best(self._had_state.get(task, ()))))
+        still_left = set(left)
         queue = self._by_load()
-        for task in sorted(left):
+        for task in _by_name(self._counts):
+            yield None
+            if task not in still_left:
+                continue
             process = queue.poll()
             if process is None:
                 break  # no members
@@ -200,17 +215,19 @@ class _Assignment:
 
     # Standby tasks
 
-    def assign_standby(self) -> None:
-        left: list[tuple[Task, int]] = []
-        for task in sorted(self._stateful, key=lambda task: (task[1], task[0]), reverse=True):
+    def assign_standby(self) -> Steps[None]:
+        left: dict[Task, int] = {}
+        for task in reversed(list(_by_partition(self._stateful))):
             for placed in range(self._standby_replicas):
                 if not self._keep_standby(task):
-                    left.append((task, self._standby_replicas - placed))
+                    left[task] = self._standby_replicas - placed
                     break
+            yield None
         queue = self._by_load()
         unplaced = 0
-        for task, replicas in sorted(left, key=lambda task_and_missing: task_and_missing[0], reverse=True):
-            for missing in range(replicas, 0, -1):
+        for task in reversed(list(_by_name(self._stateful))):
+            yield None
+            for missing in range(left.get(task, 0), 0, -1):
                 if not self._place_standby(queue, task):
                     unplaced += missing
                     break
@@ -253,19 +270,43 @@ class _Assignment:
         return found
 
 
-def _collect(candidates: dict[Task, list[_Candidate]], member_id: str, spec: MemberSpec) -> None:
-    """Collects the tasks whose state a member has on disk: its standby tasks, and others that it reports offsets of."""
+def _candidates(member_id: str, spec: MemberSpec) -> Iterator[tuple[Task, _Candidate]]:
+    """Yields the tasks whose state a member has on disk: its standby tasks, and others that it reports offsets of."""
     for name, partition in _listed(spec.previous.standby):
         offset_sum = spec.offsets.get(name, {}).get(partition, 0)
-        candidates.setdefault((name, partition), []).append(_Candidate(member_id, True, offset_sum))
+        yield (name, partition), _Candidate(member_id, True, offset_sum)
     for name, offsets in spec.offsets.items():
+        standby = spec.previous.standby.get(name, frozenset())
         for partition, offset_sum in offsets.items():
-            if partition not in spec.previous.standby.get(name, frozenset()):
-                candidates.setdefault((name, partition), []).append(_Candidate(member_id, False, offset_sum))
+            if partition not in standby:
+                yield (name, partition), _Candidate(member_id, False, offset_sum)
 
 
-def _listed(tasks: TaskIds) -> list[Task]:
-    return [(name, partition) for name, partitions in tasks.items() for partition in partitions]
+def _by_partition(counts: Mapping[str, int]) -> Iterator[Task]:
+    """Yields so many tasks of each subtopology, in the order of partitions, and those of one partition in the order of names."""
+    names = sorted(counts)
+    for partition in range(max(counts.values(), default=0)):
+        names = [name for name in names if counts[name] > partition]
+        for name in names:
+            yield name, partition
+
+
+def _by_name(counts: Mapping[str, int]) -> Iterator[Task]:
+    """Yields the same tasks in the order of names, and those of one subtopology in the order of partitions."""
+    return ((name, partition) for name in sorted(counts) for partition in range(counts[name]))
+
+
+def _unless(tasks: Iterable[Task], is_done: Callable[[Task], bool]) -> Steps[list[Task]]:
+    left = []
+    for task in tasks:
+        if not is_done(task):
+            left.append(task)
+        yield None
+    return left
+
+
+def _listed(tasks: TaskIds) -> Iterator[Task]:
+    return ((name, partition) for name, partitions in tasks.items() for partition in partitions)
 
 
 def _grouped(tasks: Sequence[Task]) -> TaskIds:

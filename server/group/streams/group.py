@@ -26,14 +26,14 @@ from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.server.group.streams import records
 from ottla.server.group.streams.member import StreamsMember
 from ottla.server.group.streams.reconcile import Holders
-from ottla.server.group.streams.tasks import NO_TASKS, NONE, TaskIds, Tasks
+from ottla.server.group.streams.tasks import NO_TASKS, NONE, Tasks
 from ottla.server.group.streams.topology import ConfiguredTopology, required_topics, subtopologies_by_source
 from ottla.wire.messages.internal.streams_group_metadata_key import StreamsGroupMetadataKey
 from ottla.wire.messages.internal.streams_group_topology_value import StreamsGroupTopologyValue
 
 PROTOCOL_TYPE: Final = "streams"
-
-_Task = tuple[str, int]
+MOST_OFFSETS: Final = 200_000
+"""The most offsets of tasks that are kept of a group's members. An assignment considers them; it can do without."""
 
 
 class StreamsState(enum.Enum):
@@ -54,6 +54,11 @@ class TaskOffsets(NamedTuple):
     offsets: Mapping[str, Mapping[int, int]] = NONE
     end_offsets: Mapping[str, Mapping[int, int]] = NONE
 
+    @property
+    def number(self) -> int:
+        """Returns the number of all offsets."""
+        return sum(len(partitions) for offsets in self for partitions in offsets.values())
+
 
 class StreamsGroup(ModernGroup[StreamsMember]):
     """A streams group (see the module's docstring)."""
@@ -73,13 +78,15 @@ class StreamsGroup(ModernGroup[StreamsMember]):
         self.task_offsets: dict[str, TaskOffsets] = {}
         self.shutdown_requested_by: str | None = None
         self.endpoint_epoch = 0
+        self.assignment_failed_ms = 0
+        """The time at which a target could last not be written, so that not every heartbeat tries; 0 if never."""
         self._refresh_at_ms = DUE_NOW
         self._refresh_epoch = 0
         self._sources: dict[str, str] = {}  # topic -> subtopology that reads it
         self._required: set[str] = set()
-        self._active: dict[_Task, str] = {}  # task -> process that runs it
-        self._standby: dict[_Task, set[str]] = {}
-        self._warmup: dict[_Task, set[str]] = {}
+        self._active: dict[str, dict[int, str]] = {}  # subtopology -> partition -> process that runs it
+        self._standby: dict[str, dict[int, set[str]]] = {}
+        self._warmup: dict[str, dict[int, set[str]]] = {}
 
     # Methods of every group
 
@@ -117,11 +124,7 @@ class StreamsGroup(ModernGroup[StreamsMember]):
 
     @property
     def holders(self) -> Holders:
-        return Holders(
-            lambda name, partition: self._active.get((name, partition)),
-            lambda name, partition: frozenset(self._standby.get((name, partition), ())),
-            lambda name, partition: frozenset(self._warmup.get((name, partition), ())),
-        )
+        return Holders(self._active, self._standby, self._warmup)
 
     def task_epoch(self, member: StreamsMember, topic: str, partition: int) -> int | None:
         """Returns the epoch since which the member has the task that reads the partition, even if it has to give it up; None if
@@ -185,10 +188,13 @@ class StreamsGroup(ModernGroup[StreamsMember]):
             self.static_members[member.instance_id] = member.member_id
         process = member.process_id
         for held in (member.held, member.to_revoke):
-            self._active |= {(name, partition): process for name, partitions in held.active.items() for partition in partitions}
+            for name, epochs in held.active.items():
+                self._active.setdefault(name, {}).update(dict.fromkeys(epochs, process))
             for tasks, holders in ((held.standby, self._standby), (held.warmup, self._warmup)):
-                for task in _listed(tasks):
-                    holders.setdefault(task, set()).add(process)
+                for name, partitions in tasks.items():
+                    copies = holders.setdefault(name, {})
+                    for partition in partitions:
+                        copies.setdefault(partition, set()).add(process)
 
     def _drop(self, member_id: str) -> None:
         member = self.members.pop(member_id)
@@ -205,13 +211,16 @@ class StreamsGroup(ModernGroup[StreamsMember]):
             del self.static_members[member.instance_id]
         process = member.process_id
         for held in (member.held, member.to_revoke):
-            for name, partitions in held.active.items():
-                for partition in partitions:
-                    if self._active.get((name, partition)) == process:
-                        del self._active[name, partition]
+            for name, epochs in held.active.items():
+                running = self._active.get(name, {})
+                for partition in epochs:
+                    if running.get(partition) == process:
+                        del running[partition]
             for tasks, holders in ((held.standby, self._standby), (held.warmup, self._warmup)):
-                for task in _listed(tasks):
-                    holders.get(task, set()).discard(process)
+                for name, partitions in tasks.items():
+                    copies = holders.get(name, {})
+                    for partition in partitions:
+                        copies.get(partition, set()).discard(process)
 
     def removal_records(self, member: StreamsMember) -> list[GroupRecord]:
         """Returns the records that remove a member. The others get its tasks with their next heartbeats."""
@@ -223,10 +232,6 @@ class StreamsGroup(ModernGroup[StreamsMember]):
 
     def target_of(self, member_id: str) -> Tasks:
         return self.targets.get(member_id, NO_TASKS)
-
-
-def _listed(tasks: TaskIds) -> list[_Task]:
-    return [(name, partition) for name, partitions in tasks.items() for partition in partitions]
 
 
 _REPLAY: Final[dict[str, Callable[[StreamsGroup, Any, Any], None]]] = {

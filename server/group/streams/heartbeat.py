@@ -8,7 +8,8 @@ leaves (-1, or -2 for a static member that will return; protocol.py handles thes
 2. update the member: a change requires another assignment (for a static member only a change that affects the assignment);
 3. compare its topology with the group's and, if topics have changed, the group's topology with the topics;
 4. raise the group's epoch if any of this, or the settings, require another assignment;
-5. make a target assignment if it is behind the epoch and neither the first delay nor the interval forbids it;
+5. make a target assignment if it is behind the epoch and neither the first delay nor the interval forbids it, or have it made in
+   the background if that is much (target.py);
 6. lead the member towards its target (reconcile.py).
 
 Errors: 25 UNKNOWN_MEMBER_ID, 42 INVALID_REQUEST, 69 GROUP_ID_NOT_FOUND (no group, or one of another kind), 81
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from ottla.server.base.turns import at_once
 from ottla.server.group.cluster import Cluster
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_STATIC_EPOCH
@@ -27,17 +29,17 @@ from ottla.server.group.modern.topics import Topics
 from ottla.server.group.records import GroupRecord
 from ottla.server.group.requests import Client
 from ottla.server.group.streams import records
-from ottla.server.group.streams.answers import topology_value
-from ottla.server.group.streams.group import StreamsGroup, TaskOffsets
+from ottla.server.group.streams.ahead import Ahead, Offsets, value_of
+from ottla.server.group.streams.group import MOST_OFFSETS, StreamsGroup, TaskOffsets
 from ottla.server.group.streams.member import Endpoint, StreamsMember
 from ottla.server.group.streams.reconcile import reconcile
 from ottla.server.group.streams.streams_group_config import StreamsGroupConfig
-from ottla.server.group.streams.target import Membership, make_target, may_assign, target_records
+from ottla.server.group.streams.target import Membership, is_small, make_target, may_assign, target_records
 from ottla.server.group.streams.tasks import NO_TASKS, NONE, Tasks, contained
-from ottla.server.group.streams.topology import ConfiguredTopology, Problem, Status, configure, required_topics
+from ottla.server.group.streams.topology import ConfiguredTopology, Problem, Status, required_topics
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.streams_group_topology_value import StreamsGroupTopologyValue
-from ottla.wire.messages.streams_group_heartbeat import RequestTaskIds, StreamsGroupHeartbeatRequest, TaskOffset
+from ottla.wire.messages.streams_group_heartbeat import RequestTaskIds, StreamsGroupHeartbeatRequest
 
 NO_TOPOLOGY_EPOCH = -1
 
@@ -45,6 +47,7 @@ NO_TOPOLOGY_EPOCH = -1
 class HeartbeatContext(NamedTuple):
     """The parts that a heartbeat uses besides its group. `first_delay(group_id, delay_ms)` returns whether the group's first
     assignment is still delayed; the delay of a group without members begins with that call if `delay_ms` is above 0.
+    `is_assigning(group_id)` returns whether a target is made in the background.
     """
 
     cluster: Cluster
@@ -52,10 +55,13 @@ class HeartbeatContext(NamedTuple):
     settings: StreamsGroupConfig
     now_ms: int
     first_delay: Callable[[str, int], bool]
+    is_assigning: Callable[[str], bool]
 
 
 class Outcome(NamedTuple):
-    """The outcome of a heartbeat. `member` is the member as it will be, `former` as it was."""
+    """The outcome of a heartbeat. `member` is the member as it will be, `former` as it was. With `makes_target`, the records hold
+    a new target; with `assign_with`, one has to be begun with so many standby replicas, once they are written.
+    """
 
     records: list[GroupRecord]
     group: StreamsGroup
@@ -64,6 +70,8 @@ class Outcome(NamedTuple):
     replaced: StreamsMember | None
     topology: ConfiguredTopology
     problems: list[Problem]
+    makes_target: bool
+    assign_with: int | None
 
 
 class Heartbeat:
@@ -76,6 +84,7 @@ class Heartbeat:
         client: Client,
         version: int,
         context: HeartbeatContext,
+        ahead: Ahead,
         records_before: Sequence[GroupRecord] = (),
     ) -> None:
         self._group = group
@@ -83,10 +92,13 @@ class Heartbeat:
         self._client = client
         self._version = version
         self._context = context
+        self._ahead = ahead
         self._records: list[GroupRecord] = list(records_before)
         self._problems: list[Problem] = []
         self._joins = request.member_epoch == JOINING_EPOCH
         self._assignment = context.settings.assignment(group.group_id)
+        self._makes_target = False
+        self._assign_with: int | None = None
 
     def run(self) -> Outcome:
         """Returns the outcome. If it raises GroupError (see the module's docstring), nothing must be written."""
@@ -122,7 +134,17 @@ class Heartbeat:
         if request.shutdown_application and group.shutdown_requested_by is None:
             group.shutdown_requested_by = request.member_id
         self._report_problems(configured, reconciled)
-        return Outcome(self._records, group, reconciled, member, replaced, configured, self._problems)
+        return Outcome(
+            self._records,
+            group,
+            reconciled,
+            member,
+            replaced,
+            configured,
+            self._problems,
+            self._makes_target,
+            self._assign_with,
+        )
 
     # Finding the member
 
@@ -222,14 +244,18 @@ class Heartbeat:
 
     def _note_offsets(self, member_id: str, configured: ConfiguredTopology) -> None:
         """Keeps the offsets that the member reports, of the tasks that there are."""
-        request, known = self._request, self._group.task_offsets.get(self._request.member_id, TaskOffsets())
-        if request.task_offsets is None and request.task_end_offsets is None:
+        offsets, end_offsets = value_of(self._ahead.offsets), value_of(self._ahead.end_offsets)
+        if offsets is None and end_offsets is None:
             return
+        kept = self._group.task_offsets
+        known = kept.pop(member_id, TaskOffsets())
         tasks = {name: subtopology.tasks for name, subtopology in (configured.subtopologies or {}).items()}
-        self._group.task_offsets[member_id] = TaskOffsets(
-            known.offsets if request.task_offsets is None else _nested(request.task_offsets, tasks),
-            known.end_offsets if request.task_end_offsets is None else _nested(request.task_end_offsets, tasks),
+        reported = TaskOffsets(
+            known.offsets if offsets is None else _existing(offsets, tasks),
+            known.end_offsets if end_offsets is None else _existing(end_offsets, tasks),
         )
+        if reported.number + sum(each.number for each in kept.values()) <= MOST_OFFSETS:
+            kept[member_id] = reported
 
     # Topology and topics
 
@@ -241,15 +267,19 @@ class Heartbeat:
             if brought is None:
                 message = f"Group {group.group_id} has no topology: the member has to join again, and bring one."
                 raise GroupError(ErrorCode.FENCED_MEMBER_EPOCH, message)
-            topology = topology_value(brought)
+            topology = self._brought()
             self._records.append(records.topology_record(group.group_id, topology))
             return topology
-        if brought is not None and brought.epoch >= known.epoch and not same_topology(topology_value(brought), known):
+        if brought is not None and brought.epoch >= known.epoch and not same_topology(self._brought(), known):
             raise GroupError(ErrorCode.INVALID_REQUEST, "The group has another topology, which cannot be changed.")
         if updated.topology_epoch < known.epoch:
             detail = f"The member has topology epoch {updated.topology_epoch}, but the group has {known.epoch} already."
             self._problems.append(Problem(Status.STALE_TOPOLOGY, detail))
         return known
+
+    def _brought(self) -> StreamsGroupTopologyValue:
+        assert self._ahead.topology is not None
+        return self._ahead.topology
 
     def _look_at_topics(self, topology: StreamsGroupTopologyValue) -> tuple[int, ConfiguredTopology, bool]:
         """Returns the hash of the group's topics, the topology as configured for them, and whether a change of them requires
@@ -261,7 +291,7 @@ class Heartbeat:
         metadata_hash = context.topics.hash_of(required_topics(topology))
         changed = metadata_hash != group.metadata.metadata_hash
         if changed or group.topology is None or group.configured is None:
-            group.configured = configure(topology, context.cluster.topics)
+            group.configured = self._ahead.configured(topology, metadata_hash, context.cluster)
         if not changed:
             group.refreshed(context.now_ms, group.epoch)
         return metadata_hash, group.configured, changed
@@ -280,8 +310,10 @@ class Heartbeat:
     # Assignment
 
     def _target(self, updated: StreamsMember, epoch: int, configured: ConfiguredTopology, delay_ms: int) -> tuple[int, Tasks]:
-        """Returns the epoch and the tasks that the member is led to. Makes a new target assignment if one is due."""
-        group, context = self._group, self._context
+        """Returns the epoch and the tasks that the member is led to. If a new target assignment is due, makes it, or leaves it to
+        the background.
+        """
+        group, context, replicas = self._group, self._context, self._assignment.standby_replicas
         if context.first_delay(group.group_id, delay_ms):
             self._problems.append(Problem(Status.ASSIGNMENT_DELAYED, "The first assignment waits for more members."))
             return group.assignment_epoch, NO_TASKS
@@ -290,9 +322,14 @@ class Heartbeat:
         if not may_assign(group, context.settings.assignment_interval_ms(group.group_id), context.now_ms):
             self._problems.append(Problem(Status.ASSIGNMENT_DELAYED, "The next assignment waits for its interval."))
             return group.assignment_epoch, self._known_target(updated)
+        if context.is_assigning(group.group_id) or not is_small(group, configured, replicas):
+            self._assign_with = None if context.is_assigning(group.group_id) else replicas
+            self._problems.append(Problem(Status.ASSIGNMENT_DELAYED, "The assignment is being made."))
+            return group.assignment_epoch, self._known_target(updated)
         membership = Membership(group, updated)
-        targets = make_target(membership, configured, group.task_offsets, self._assignment.standby_replicas)
+        targets = at_once(make_target(membership, configured, group.task_offsets, replicas))
         self._records += target_records(group.group_id, membership.targets, targets, epoch, context.now_ms)
+        self._makes_target = True
         return epoch, targets.get(updated.member_id, NO_TASKS)
 
     def _known_target(self, updated: StreamsMember) -> Tasks:
@@ -354,21 +391,11 @@ def _task_ids(tasks: Sequence[RequestTaskIds]) -> dict[str, frozenset[int]]:
     return {owned.subtopology_id: frozenset(owned.partitions) for owned in tasks}
 
 
-def _nested(offsets: Sequence[TaskOffset], tasks: Mapping[str, int]) -> Mapping[str, Mapping[int, int]]:
-    """Returns the offsets of tasks that exist by subtopology and partition; `tasks` says how many each subtopology has. Raises
-    GroupError INVALID_REQUEST for a task that is named twice, whether or not it exists.
-    """
-    nested: dict[str, dict[int, int]] = {}
-    for task in offsets:
-        partitions = nested.setdefault(task.subtopology_id, {})
-        if task.partition in partitions:
-            raise GroupError(
-                ErrorCode.INVALID_REQUEST, f"Task {task.subtopology_id}_{task.partition} has two offsets in this request."
-            )
-        partitions[task.partition] = task.offset
+def _existing(offsets: Offsets, tasks: Mapping[str, int]) -> Offsets:
+    """Returns the offsets of tasks that exist; `tasks` says how many each subtopology has."""
     known = {
-        name: {partition: offset for partition, offset in nested[name].items() if 0 <= partition < count}
+        name: {partition: offset for partition, offset in offsets[name].items() if 0 <= partition < count}
         for name, count in tasks.items()
-        if name in nested
+        if name in offsets
     }
     return {name: partitions for name, partitions in known.items() if partitions} or NONE

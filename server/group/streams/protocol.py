@@ -27,13 +27,14 @@ from ottla.server.group.protocol import Deadline, GroupProtocol, ShardContext, d
 from ottla.server.group.records import GroupRecord
 from ottla.server.group.requests import Client, Commit, Committer, Join, JoinAnswer, refused_join
 from ottla.server.group.result import Result
-from ottla.server.group.streams import answers
+from ottla.server.group.streams import ahead, answers
+from ottla.server.group.streams.ahead import Ahead
 from ottla.server.group.streams.group import StreamsGroup
 from ottla.server.group.streams.heartbeat import Heartbeat, HeartbeatContext, Outcome, known_static
 from ottla.server.group.streams.member import MemberState, StreamsMember
 from ottla.server.group.streams.records import current_record
 from ottla.server.group.streams.streams_group_config import StreamsGroupConfig
-from ottla.server.group.streams.target import delayed_target
+from ottla.server.group.streams.target import TargetJobs
 from ottla.server.group.streams.topology import InternalTopic
 from ottla.server.group.timers import Timer
 from ottla.wire.errors import ErrorCode
@@ -76,6 +77,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         """Internal topic -> the reason why it was not created, and when it may be tried again."""
         self._topics = Topics(shard.cluster)
         self.settings = StreamsGroupConfig(GroupConfigs(shard.settings.broker, shard.cluster))
+        self._target_jobs = TargetJobs(shard, self.settings)
 
     # State
 
@@ -89,6 +91,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
                 self._await_revocation(group.group_id, member)
 
     def discard(self, group: StreamsGroup, error: ErrorCode) -> None:
+        self._target_jobs.drop(group.group_id)
         for member_id in group.members:
             self._timers.cancel_all(group.group_id, member_id)
         delay = self._delays.pop(group.group_id, None)
@@ -108,20 +111,34 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
 
     # Heartbeats
 
-    def group_heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client, version: int) -> Answer:
-        """Answers a heartbeat of a member that joins or stays (heartbeat.py). Raises GroupError."""
+    def look_ahead(self, request: StreamsGroupHeartbeatRequest) -> Steps[Ahead] | None:
+        """Makes steps that work out what `group_heartbeat` needs, or returns None if that is nothing."""
+        group, now_ms = self._shard.groups.get(request.group_id), self._shard.clock.now_ms()
+        known = group if isinstance(group, StreamsGroup) else None
+        if known is not None:
+            self._look_for_changes(known)
+        if not ahead.is_needed(request, known, now_ms):
+            return None
+        return ahead.look_ahead(request, known, self._topics, self._shard.cluster, now_ms)
+
+    def group_heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client, version: int, found: Ahead) -> Answer:
+        """Answers a heartbeat of a member that joins or stays (heartbeat.py), with what was found ahead. Raises GroupError."""
         shard = self._shard
         is_known = request.group_id in shard.groups
         group, records = self._group_for(request)
-        if self._topics.have_changed(group, group.needs_any):
-            group.refresh_soon()
-        context = HeartbeatContext(shard.cluster, self._topics, self.settings, shard.clock.now_ms(), self._is_delayed)
-        outcome = Heartbeat(group, request, client, version, context, records).run()
+        self._look_for_changes(group)
+        now_ms, is_assigning = shard.clock.now_ms(), self._target_jobs.is_running
+        context = HeartbeatContext(shard.cluster, self._topics, self.settings, now_ms, self._is_delayed, is_assigning)
+        outcome = Heartbeat(group, request, client, version, context, found, records).run()
         try:
             shard.run(Result(outcome.records, None))
         except GroupError:
             group.forget_offsets_of_non_members()
+            if outcome.makes_target:
+                group.assignment_failed_ms = now_ms
             raise
+        if outcome.assign_with is not None:
+            self._target_jobs.start(self.group(request.group_id), outcome.topology, outcome.assign_with)
         member = outcome.member
         if outcome.replaced is not None:
             self._timers.cancel_all(group.group_id, outcome.replaced.member_id)
@@ -131,6 +148,10 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         elif (member.epoch, member.to_revoke) != (outcome.former.epoch, outcome.former.to_revoke):
             self._await_revocation(group.group_id, member)
         return self._answer(request, outcome, is_known=is_known)
+
+    def _look_for_changes(self, group: StreamsGroup) -> None:
+        if self._topics.have_changed(group, group.needs_any):
+            group.refresh_soon()
 
     def group_leave(self, request: StreamsGroupHeartbeatRequest) -> Answer:
         """Answers a heartbeat of a member that leaves. Raises GroupError GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID or
@@ -244,7 +265,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         del self._delays[group_id]
         group = self._shard.groups.get(group_id)
         if isinstance(group, StreamsGroup):
-            self._shard.run_timer(Result(delayed_target(group, self.settings, self._shard.clock.now_ms()), None))
+            self._target_jobs.start_delayed(group)
 
     # Internal topics
 

@@ -12,7 +12,7 @@ at once; and from standby or warm-up to active when the active task is free, unt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple
 
 from ottla.server.group.errors import GroupError
@@ -30,13 +30,13 @@ from ottla.wire.errors import ErrorCode
 
 
 class Holders(NamedTuple):
-    """The processes that have a task in each role now, even if they have to give it up: (subtopology, partition) ->
-    process ids.
+    """The processes that have a task in each role now, even if they have to give it up: subtopology -> partition -> process
+    ids.
     """
 
-    active: Callable[[str, int], str | None]
-    standby: Callable[[str, int], frozenset[str]]
-    warmup: Callable[[str, int], frozenset[str]]
+    active: Mapping[str, Mapping[int, str]]
+    standby: Mapping[str, Mapping[int, Set[str]]]
+    warmup: Mapping[str, Mapping[int, Set[str]]]
 
 
 class _Difference(NamedTuple):
@@ -120,41 +120,47 @@ class _Blocks:
         self._held = member.held
         self._holders = holders
 
-    def active(self, subtopology: str, partition: int) -> bool:
+    def active(self, subtopology: str, wanted: frozenset[int]) -> Set[int]:
         return (
-            self._holders.active(subtopology, partition) is not None
-            or self._is_beside(self._holders.standby, self._held.standby, subtopology, partition)
-            or self._is_beside(self._holders.warmup, self._held.warmup, subtopology, partition)
+            (self._holders.active.get(subtopology, {}).keys() & wanted)
+            | (self._copies(self._holders.standby, subtopology, wanted) - self._held.standby.get(subtopology, frozenset()))
+            | (self._copies(self._holders.warmup, subtopology, wanted) - self._held.warmup.get(subtopology, frozenset()))
         )
 
-    def standby(self, subtopology: str, partition: int) -> bool:
-        runs_here = self._holders.active(subtopology, partition) == self._process
+    def standby(self, subtopology: str, wanted: frozenset[int]) -> Set[int]:
         return (
-            (runs_here and partition not in self._held.active.get(subtopology, {}))
-            or self._process in self._holders.standby(subtopology, partition)
-            or self._is_beside(self._holders.warmup, self._held.warmup, subtopology, partition)
+            (self._running(subtopology, wanted) - self._held.active.get(subtopology, {}).keys())
+            | self._copies(self._holders.standby, subtopology, wanted)
+            | (self._copies(self._holders.warmup, subtopology, wanted) - self._held.warmup.get(subtopology, frozenset()))
         )
 
-    def warmup(self, subtopology: str, partition: int) -> bool:
+    def warmup(self, subtopology: str, wanted: frozenset[int]) -> Set[int]:
         return (
-            self._holders.active(subtopology, partition) == self._process
-            or self._is_beside(self._holders.standby, self._held.standby, subtopology, partition)
-            or self._process in self._holders.warmup(subtopology, partition)
+            self._running(subtopology, wanted)
+            | (self._copies(self._holders.standby, subtopology, wanted) - self._held.standby.get(subtopology, frozenset()))
+            | self._copies(self._holders.warmup, subtopology, wanted)
         )
 
-    def _is_beside(self, holders: Callable[[str, int], frozenset[str]], mine: TaskIds, subtopology: str, partition: int) -> bool:
-        """Returns whether another member of this process has the copy."""
-        return self._process in holders(subtopology, partition) and partition not in mine.get(subtopology, frozenset())
+    def _running(self, subtopology: str, wanted: frozenset[int]) -> Set[int]:
+        """Returns those of the tasks that this process runs."""
+        active = self._holders.active.get(subtopology, {})
+        return {partition for partition in active.keys() & wanted if active[partition] == self._process}
+
+    def _copies(self, holders: Mapping[str, Mapping[int, Set[str]]], subtopology: str, wanted: frozenset[int]) -> Set[int]:
+        """Returns those of the tasks that this process has a copy of in one role."""
+        copies = holders.get(subtopology, {})
+        return {partition for partition in copies.keys() & wanted if self._process in copies[partition]}
 
 
-def _difference(held: TaskIds, target: TaskIds, blocked: Callable[[str, int], bool]) -> _Difference:
+def _difference(held: TaskIds, target: TaskIds, blocked: Callable[[str, frozenset[int]], Set[int]]) -> _Difference:
     result = _Difference({}, {}, {}, False)
     any_blocked = False
     for subtopology in {**target, **held}:
         mine = held.get(subtopology, frozenset())
         wanted = target.get(subtopology, frozenset())
-        free = frozenset(partition for partition in wanted - mine if not blocked(subtopology, partition))
-        any_blocked |= free != wanted - mine
+        new = wanted - mine
+        free = new - blocked(subtopology, new) if new else new
+        any_blocked |= len(free) < len(new)
         for tasks, partitions in ((result.kept, mine & wanted), (result.lost, mine - wanted), (result.gained, free)):
             if partitions:
                 tasks[subtopology] = partitions
@@ -192,6 +198,7 @@ def _without_epochs(active: ActiveTasks) -> TaskIds:
 
 def _with_epochs(tasks: TaskIds, held: ActiveTasks) -> Mapping[str, Mapping[int, int]]:
     return {
-        subtopology: {partition: held[subtopology][partition] for partition in sorted(partitions)}
+        subtopology: {partition: epochs[partition] for partition in partitions}
         for subtopology, partitions in tasks.items()
+        for epochs in (held[subtopology],)
     }

@@ -7,9 +7,9 @@ A topology comes with the first member and is kept as it came. `configure` compa
 of the topics that are read by the subtopology writing to it. These may be repartition topics themselves, so this is repeated
 until nothing changes. 3. Topics that are read together (a copartition group) must have the same count: that of the application's
 external topics, if there are any, which repartition topics without a fixed count then take (INCORRECTLY_PARTITIONED_TOPICS). 4. A
-changelog topic has the largest count of the topics that its subtopology reads, and the subtopology has that many tasks. 5.
-Internal topics that exist must have these counts (INCORRECTLY_PARTITIONED_TOPICS); the others have to be created
-(MISSING_INTERNAL_TOPICS). Nothing is assigned before all of them exist.
+changelog topic has the largest count of the topics that its subtopology reads, and the subtopology has that many tasks; all
+subtopologies may have MOST_TASKS. 5. Internal topics that exist must have these counts (INCORRECTLY_PARTITIONED_TOPICS); the
+others have to be created (MISSING_INTERNAL_TOPICS). Nothing is assigned before all of them exist.
 """
 
 from __future__ import annotations
@@ -18,14 +18,20 @@ import enum
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from heapq import heappop, heappush
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from ottla.server.base.turns import Steps
 from ottla.server.group.cluster import Topic
 from ottla.server.group.errors import GroupError
 from ottla.server.group.streams.assignor import SubtopologySpec
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.streams_group_topology_value import StreamsGroupTopologyValue, Subtopology, TopicInfo
 
+MOST_TASKS: Final = 20_000
+"""The most tasks of one group. A large application has some thousands, but a few bytes of a request can ask for billions."""
+MOST_NAMED: Final = 5_000
+"""The most subtopologies, topics, settings of internal topics, and copartition groups with their members, in one topology, each
+counted where it is named. A large application has some hundreds."""
 _SHOWN = 3  # how many names a message contains
 
 
@@ -115,35 +121,39 @@ def subtopologies_by_source(topology: StreamsGroupTopologyValue) -> dict[str, st
     return {name: subtopology.subtopology_id for subtopology in topology.subtopologies for name in _inputs(subtopology)}
 
 
-def configure(topology: StreamsGroupTopologyValue, topics: _Topics) -> ConfiguredTopology:
-    """Compares a topology with the topics that exist (see the module's docstring). Raises GroupError STREAMS_INVALID_TOPOLOGY if
-    no set of topics could make it work.
+def configure(topology: StreamsGroupTopologyValue, topics: _Topics) -> Steps[ConfiguredTopology]:
+    """Makes steps that compare a topology with the topics that exist (see the module's docstring). They raise GroupError
+    STREAMS_INVALID_TOPOLOGY if no set of topics could make it work, or if it has too many tasks.
     """
     try:
-        return _configure(topology, topics)
+        return (yield from _configure(topology, topics))
     except _Misfit as misfit:
         return ConfiguredTopology(topology.epoch, None, {}, misfit.problem)
 
 
-def _configure(topology: StreamsGroupTopologyValue, topics: _Topics) -> ConfiguredTopology:
+def _configure(topology: StreamsGroupTopologyValue, topics: _Topics) -> Steps[ConfiguredTopology]:
     subtopologies = topology.subtopologies
     absent = sorted({name for subtopology in subtopologies for name in subtopology.source_topics if topics.get(name) is None})
     if absent:
         raise _Misfit(Status.MISSING_SOURCE_TOPICS, f"These source topics do not exist: {first_few(absent)}.")
     counts = _Counts(topics)
-    counts.decided.update(_repartition_counts(subtopologies, counts))
-    _copartition(subtopologies, counts)
+    counts.decided.update((yield from _repartition_counts(subtopologies, counts)))
+    yield from _copartition(subtopologies, counts)
+    tasks = 0
     for subtopology in subtopologies:
         most = _largest(subtopology, counts)
+        tasks += most
         counts.decided.update({topic.name: most for topic in subtopology.state_changelog_topics})
-    configured = {
-        subtopology.subtopology_id: _subtopology(subtopology, counts) for subtopology in sorted(subtopologies, key=_by_id)
-    }
-    missing = {
-        topic.name: topic
-        for subtopology in configured.values()
-        for topic in (*subtopology.repartition_sources.values(), *subtopology.changelogs.values())
-    }
+        yield None
+    if tasks > MOST_TASKS:
+        raise _invalid(f"The topology would have {tasks} tasks with its topics, and a group may have {MOST_TASKS} at most.")
+    configured: dict[str, ConfiguredSubtopology] = {}
+    missing: dict[str, InternalTopic] = {}
+    for subtopology in sorted(subtopologies, key=_by_id):
+        known = configured[subtopology.subtopology_id] = _subtopology(subtopology, counts)
+        missing |= known.repartition_sources
+        missing |= known.changelogs
+        yield None
     for name in sorted(required_topics(topology)):
         existing = topics.get(name)
         wanted = missing.pop(name, None) if existing is not None else None
@@ -152,6 +162,7 @@ def _configure(topology: StreamsGroupTopologyValue, topics: _Topics) -> Configur
                 Status.INCORRECTLY_PARTITIONED_TOPICS,
                 f"Topic {name} has {len(existing.partitions)} partitions, but the topology needs {wanted.partitions}.",
             )
+        yield None
     problem = None
     if missing:
         problem = Problem(
@@ -184,8 +195,8 @@ class _Counts:
         return count
 
 
-def _repartition_counts(subtopologies: Sequence[Subtopology], counts: _Counts) -> dict[str, int]:
-    """Returns the partition counts of the repartition topics.
+def _repartition_counts(subtopologies: Sequence[Subtopology], counts: _Counts) -> Steps[dict[str, int]]:
+    """Makes steps that return the partition counts of the repartition topics.
 
     Kafka goes over the subtopologies again and again. When it comes to one some of whose sources have a count by then, the topics
     that this one writes to, and that have none yet, get the largest of these. Here the subtopologies are visited in the order in
@@ -209,6 +220,7 @@ def _repartition_counts(subtopologies: Sequence[Subtopology], counts: _Counts) -
         if index in visited:
             continue
         most = _largest_known(subtopologies[index], known, counts)
+        yield None
         if most is None:
             continue
         visited.add(index)
@@ -234,7 +246,7 @@ def _largest_known(subtopology: Subtopology, known: Mapping[str, int], counts: _
     return max((count for count in found if count is not None), default=None)
 
 
-def _copartition(subtopologies: Sequence[Subtopology], counts: _Counts) -> None:
+def _copartition(subtopologies: Sequence[Subtopology], counts: _Counts) -> Steps[None]:
     fixed: set[str] = set()
     flexible: set[str] = set()
     for subtopology in subtopologies:
@@ -252,6 +264,7 @@ def _copartition(subtopologies: Sequence[Subtopology], counts: _Counts) -> None:
                 ) from None
             if names:
                 counts.decided.update(_agree(names, fixed, flexible, counts, of_fixed))
+            yield None
 
 
 def _agree(names: set[str], fixed: set[str], flexible: set[str], counts: _Counts, of_fixed: Callable[[], int]) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Iterator
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,6 +13,7 @@ import pytest
 
 from ottla.log.errors import StorageError
 from ottla.server.group.streams.topology import Status
+from ottla.server.handlers import streams_group_describe, streams_group_heartbeat
 from ottla.server.metadata.operation import Caller
 from ottla.server.requests.context import BrokerContext
 from ottla.server.settings.broker_settings import BROKER_SETTINGS
@@ -20,13 +22,16 @@ from ottla.wire.frame import decode_whole
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
 from ottla.wire.messages.streams_group_heartbeat import (
+    CopartitionGroup,
     KeyValue,
     RequestEndpoint,
     RequestTaskIds,
     StreamsGroupHeartbeatRequest,
+    TaskOffset,
     Topology,
 )
 from ottla.wire.messages.streams_group_topology_description_update import StreamsGroupTopologyDescriptionUpdateRequest
+from tests.server.coordination.memory import slow
 from tests.server.group.streams.support import GROUP, Cluster, subtopology
 
 COUNTS = [subtopology("0", "t", sinks=["between"]), subtopology("1", repartition={"between": 0}, changelogs=["log"])]
@@ -57,10 +62,7 @@ class Node(Cluster):
                 self.make_topic(topic.name, topic.num_partitions)
         return CreateTopicsResponse(topics=results)
 
-    def call(self, api: str, request: Any, version: int) -> Any:
-        messages, handler = import_module(f"ottla.wire.messages.{api}"), import_module(f"ottla.server.handlers.{api}")
-        sent: list[Any] = []
-        messages.ENCODE_REQUEST[version](request, sent)
+    def context(self, version: int) -> Any:
         context = self.broker.context(version)
         config = SimpleNamespace(values=self.values)
         broker = SimpleNamespace(
@@ -73,7 +75,13 @@ class Node(Cluster):
             long_answers=self.broker.long_answers,
         )
         context.broker = cast(BrokerContext, broker)
-        answer = handler.handle(decode_whole(messages.DECODE_REQUEST[version], b"".join(sent)), context)
+        return context
+
+    def call(self, api: str, request: Any, version: int) -> Any:
+        messages, handler = import_module(f"ottla.wire.messages.{api}"), import_module(f"ottla.server.handlers.{api}")
+        sent: list[Any] = []
+        messages.ENCODE_REQUEST[version](request, sent)
+        answer = handler.handle(decode_whole(messages.DECODE_REQUEST[version], b"".join(sent)), self.context(version))
         if inspect.iscoroutine(answer):
             answer = asyncio.run(answer)
         received: list[Any] = []
@@ -117,6 +125,30 @@ def test_a_member_joins_and_leaves(version: int) -> None:
     assert node.beat(version).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_what_a_heartbeat_brings_is_looked_at_in_turns_and_the_group_may_be_elsewhere_by_then(is_lost: bool) -> None:
+    node = Node()
+    node.join()
+    request = StreamsGroupHeartbeatRequest(GROUP, "m", 2, task_offsets=[TaskOffset("0", 0, 5)])
+    partition = node.broker.groups.partition_for(GROUP)
+
+    async def answered() -> Any:
+        with slow(node.broker.clock):
+            task = asyncio.ensure_future(streams_group_heartbeat.handle(request, node.context(1)))
+            await asyncio.sleep(0)
+            assert not task.done()
+            if is_lost:
+                node.broker.log.leaders[partition] = None
+                node.broker.groups.unload(partition)
+            while not task.done():
+                node.advance(0)
+                await asyncio.sleep(0)
+            return await task
+
+    answer = asyncio.run(answered())
+    assert answer.error_code == (ErrorCode.NOT_COORDINATOR if is_lost else 0), answer.error_message
+
+
 LONG = "x" * 32_768
 REFUSED: dict[str, tuple[dict[str, Any], ErrorCode]] = {
     "no member": ({"member_id": ""}, ErrorCode.INVALID_REQUEST),
@@ -144,6 +176,23 @@ REFUSED: dict[str, tuple[dict[str, Any], ErrorCode]] = {
         ErrorCode.STREAMS_INVALID_TOPOLOGY,
     ),
 }
+
+
+@pytest.mark.parametrize("most", [12, 11])
+def test_how_much_a_topology_may_name(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two subtopologies, four topics, one of them in two places, two settings, a copartition group of two."""
+    monkeypatch.setattr(streams_group_heartbeat, "MOST_NAMED", most)
+    one, two = subtopology("0", "t", sinks=["r"]), subtopology("1", "u", repartition={"r": 0}, changelogs=["l"])
+    two.state_changelog_topics[0].topic_configs = [KeyValue("a", "b"), KeyValue("c", "d")]
+    two.copartition_groups = [CopartitionGroup([0], [], [0])]
+    answer = Node().join(topology=Topology(0, [one, two]))
+    assert answer.error_code == (0 if most == 12 else ErrorCode.STREAMS_INVALID_TOPOLOGY), answer.error_message
+
+
+@pytest.mark.parametrize(("length", "code"), [(249, 0), (250, ErrorCode.STREAMS_INVALID_TOPOLOGY)])
+def test_how_long_the_id_of_a_subtopology_may_be(length: int, code: int) -> None:
+    """It stands in the records of every member that has a task of it."""
+    assert Node().join(topology=Topology(0, [subtopology("0" * length, "t")])).error_code == code
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -224,6 +273,26 @@ def test_a_description(version: int) -> None:
     assert member.assignment == member.target_assignment
     assert group.authorized_operations != -(2**31)
     assert group.assignor_name == ("sticky" if version else None)
+
+
+def test_a_description_takes_a_step_for_each_part_and_shows_the_group_as_it_was_at_the_first() -> None:
+    node = Node()
+    parts = [subtopology(f"{number}", "t") for number in range(20)]
+    node.join(topology=Topology(0, parts))
+    node.beat(task_offsets=[TaskOffset("0", partition, 5) for partition in range(3)])
+    request = node.broker.context(1)
+    steps = streams_group_describe._describe(GROUP, request)
+    next(steps)
+    assert node.beat(member_epoch=-1).error_code == 0
+    described: list[Any] = []
+
+    def whole() -> Iterator[object]:
+        described.append((yield from steps))
+
+    assert sum(1 for _ in whole()) >= 20 * 3 + 3, "the topology, the assignment, the target and the offsets"
+    (member,) = described[0].members
+    assert len(member.assignment.active_tasks) == len(member.target_assignment.active_tasks) == 20
+    assert [each.offset for each in member.task_offsets] == [5, 5, 5]
 
 
 def test_topologies_before_their_topics_are_shown_as_they_came() -> None:

@@ -11,6 +11,7 @@ from ottla.server.base.turns import at_once
 from ottla.server.group.cluster import Topic
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Client
+from ottla.server.group.streams.ahead import Ahead
 from ottla.server.group.streams.group import StreamsGroup
 from ottla.server.group.streams.protocol import Answer, StreamsProtocol
 from ottla.server.group.streams.tasks import TaskIds
@@ -127,11 +128,12 @@ class Member:
         }
         request = StreamsGroupHeartbeatRequest(**(fields | changes))
         protocol = self.cluster.protocol
-        answer = (
-            protocol.group_leave(request)
-            if request.member_epoch < 0
-            else protocol.group_heartbeat(request, Client("client", "/host"), 1)
-        )
+        if request.member_epoch < 0:
+            answer = protocol.group_leave(request)
+        else:
+            steps = protocol.look_ahead(request)
+            ahead = Ahead() if steps is None else at_once(steps)
+            answer = protocol.group_heartbeat(request, Client("client", "/host"), 1, ahead)
         if answer.endpoints is not None:
             answer.response.partitions_by_user_endpoint = at_once(answer.endpoints)
         self.epoch = answer.response.member_epoch
@@ -194,4 +196,4 @@ def value(*subtopologies: Subtopology, epoch: int = 0) -> recorded.StreamsGroupT
     """Returns a topology as a group's record has it."""
     from ottla.server.group.streams.answers import topology_value
 
-    return topology_value(Topology(epoch, list(subtopologies)))
+    return at_once(topology_value(Topology(epoch, list(subtopologies))))

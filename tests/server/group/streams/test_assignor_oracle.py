@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from ottla.server.base.turns import at_once
 from ottla.server.group.modern.java_order import hash_order, string_hash
 from ottla.server.group.streams.assignor import MemberSpec, SubtopologySpec, assign
 from ottla.server.group.streams.tasks import TaskIds, Tasks
@@ -69,7 +70,7 @@ def random_offsets(rng: random.Random, counts: Mapping[str, int]) -> dict[str, d
 
 def later(rng: random.Random, case: Case) -> Case:
     """Returns the group after its assignment, when members have left and others have joined."""
-    assigned = assign(*case)
+    assigned = at_once(assign(*case))
     members = {
         member_id: spec._replace(previous=assigned[member_id])
         for member_id, spec in case.members.items()
@@ -105,7 +106,7 @@ def question(case: Case) -> str:
 
 
 def answer(case: Case) -> list[str]:
-    assigned = assign(*case)
+    assigned = at_once(assign(*case))
     return [*(f"{each} {text_of(assigned[each].active)} {text_of(assigned[each].standby)}" for each in sorted(assigned)), "."]
 
 

@@ -37,19 +37,20 @@ class Group:
 
     @property
     def holders(self) -> Holders:
-        return Holders(
-            lambda name, partition: next(iter(sorted(self.processes("active", name, partition))), None),
-            lambda name, partition: self.processes("standby", name, partition),
-            lambda name, partition: self.processes("warmup", name, partition),
-        )
+        active = {
+            name: {partition: min(processes) for partition, processes in found.items()}
+            for name, found in self.processes("active").items()
+        }
+        return Holders(active, self.processes("standby"), self.processes("warmup"))
 
-    def processes(self, role: str, name: str, partition: int) -> frozenset[str]:
-        return frozenset(
-            member.process_id
-            for member in self.members.values()
-            for some in (member.held, member.to_revoke)
-            if partition in getattr(some, role).get(name, ())
-        )
+    def processes(self, role: str) -> dict[str, dict[int, set[str]]]:
+        found: dict[str, dict[int, set[str]]] = {}
+        for member in self.members.values():
+            for some in (member.held, member.to_revoke):
+                for name, partitions in getattr(some, role).items():
+                    for partition in partitions:
+                        found.setdefault(name, {}).setdefault(partition, set()).add(member.process_id)
+        return found
 
     def step(self, member_id: str, epoch: int, target: Tasks, owned: Tasks | None) -> StreamsMember:
         self.members[member_id] = reconcile(self.members[member_id], epoch, target, self.holders, owned)
@@ -203,7 +204,7 @@ def _calls(count: int) -> int:
     is free."""
     first, second = {"0": frozenset(range(count))}, {"0": frozenset(range(count, 2 * count))}
     before = member(epoch=3, held=HeldTasks({"0": dict.fromkeys(range(count), 3)}, second))
-    free = Holders(lambda name, partition: None, lambda name, partition: frozenset(), lambda name, partition: frozenset())
+    free = Holders({}, {}, {})
     names: list[str] = []
 
     def note(frame: FrameType, event: str, arg: object) -> None:

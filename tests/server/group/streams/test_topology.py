@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ottla.server.base.turns import at_once
 from ottla.server.group.errors import GroupError
 from ottla.server.group.streams import topology as module
 from ottla.server.group.streams.topology import (
@@ -26,7 +27,7 @@ TOPICS = {name: topic(name, count) for name, count in {"t2": 2, "t3": 3, "u3": 3
 
 
 def configured(*subtopologies: Any, **more: int) -> ConfiguredTopology:
-    return configure(value(*subtopologies, epoch=4), TOPICS | {name: topic(name, count) for name, count in more.items()})
+    return at_once(configure(value(*subtopologies, epoch=4), TOPICS | {name: topic(name, count) for name, count in more.items()}))
 
 
 def counts(topology: ConfiguredTopology) -> dict[str, int]:
@@ -144,6 +145,37 @@ def test_topologies_that_no_topics_can_help(subtopologies: list[Any]) -> None:
     assert refusal.value.code is ErrorCode.STREAMS_INVALID_TOPOLOGY
 
 
+@pytest.mark.parametrize("by", ["a repartition topic's count", "sources"])
+def test_a_group_has_so_many_tasks_and_no_more(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_TASKS", 9)
+
+    def tasks_of(more: int) -> int | None:
+        first = subtopology("0", "t3", "t2", changelogs=["log"])
+        if by == "sources":
+            other = subtopology("1", *(["six"] if more == 6 else ["six", "more"]))
+        else:
+            other = subtopology("1", repartition={"between": more})
+        found = configured(first, other, six=6, more=more).subtopologies
+        assert found is not None
+        return sum(each.tasks for each in found.values())
+
+    assert tasks_of(6) == 9
+    with pytest.raises(GroupError, match="would have 10 tasks") as refused:
+        tasks_of(7)
+    assert refused.value.code is ErrorCode.STREAMS_INVALID_TOPOLOGY
+
+
+def test_billions_of_tasks_take_nothing() -> None:
+    """A repartition topic of 2**31 - 1 partitions takes a few bytes of a request."""
+    with pytest.raises(GroupError, match="2147483647 tasks"):
+        configured(subtopology("0", repartition={"between": 2**31 - 1}))
+
+
+def test_no_step_of_a_topology_is_about_more_than_one_of_its_parts() -> None:
+    parts = [subtopology(f"{number}", "t2", changelogs=[f"log{number}"]) for number in range(50)]
+    assert sum(1 for _ in configure(value(*parts), TOPICS)) >= 100
+
+
 def test_what_an_application_needs() -> None:
     topology = value(subtopology("0", "t2", sinks=["a"]), subtopology("1", repartition={"a": 0}, changelogs=["log"]))
     assert required_topics(topology) == {"t2", "a", "log"}
@@ -196,10 +228,10 @@ def test_each_subtopology_is_visited_when_kafkas_rounds_would_find_it_ready() ->
         recorded = value(*drawn).subtopologies
         if wanted is None:
             with pytest.raises(GroupError):
-                _repartition_counts(recorded, _Counts(TOPICS))
+                at_once(_repartition_counts(recorded, _Counts(TOPICS)))
             continue
         settled += 1
-        assert _repartition_counts(recorded, _Counts(TOPICS)) == wanted, drawn
+        assert at_once(_repartition_counts(recorded, _Counts(TOPICS))) == wanted, drawn
     assert settled > 300
 
 
@@ -223,7 +255,7 @@ def test_the_work_for_a_topology_grows_with_its_size_only() -> None:
         repartition={f"s{number}": 0 for number in many} | {f"f{number}": 3 for number in many},
         together=[((), (number,)) for number in many],
     )
-    found = configure(value(wide, reader), topics)
+    found = at_once(configure(value(wide, reader), topics))
     assert set(counts(found).values()) == {3}
     assert topics.asked < 30 * len(many)
 
