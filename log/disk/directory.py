@@ -111,7 +111,7 @@ class LogDirectory:
         self._saved: dict[str, bytes] = {}
         """The content of each checkpoint file, if it was written and is not being written anew."""
         self._savings: dict[str, int] = {}
-        """How often each checkpoint file began to be saved."""
+        """The number of times that each checkpoint file began to be saved."""
         self._writing = Lock()
         """The lock of those who write a checkpoint file, of which a pass has its jobs done in a thread."""
         self.mentioned: set[checkpoint.TopicPartition] = set()
