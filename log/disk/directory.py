@@ -112,7 +112,7 @@ class LogDirectory:
         self._saved: dict[str, bytes] = {}
         """The content of each checkpoint file, if it was written and is not being written anew."""
         self._savings: dict[str, int] = {}
-        """How often each checkpoint file began to be saved."""
+        """The number of times that each checkpoint file began to be saved."""
         self._starts: bytes | None = None
         """The content of the checkpoint of log starts when it was last written."""
         self._writing = Lock()

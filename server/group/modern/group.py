@@ -55,7 +55,7 @@ class ModernGroup(Group, Generic[M]):
         self.assignment_timestamp_ms = 0
         self.members: dict[str, M] = {}
         self.topics_seen = 0
-        """How many changes of topics it has seen (`Topics.have_changed`)."""
+        """The number of changes of topics that it has seen (`Topics.have_changed`)."""
 
     def member(self, member_id: str) -> M:
         """Returns a member. Raises GroupError UNKNOWN_MEMBER_ID."""

@@ -49,7 +49,12 @@ def test_a_topic_may_change_between_two_steps(monkeypatch: pytest.MonkeyPatch) -
 def asked(topics: Topics, group: SimpleNamespace) -> list[Set[str]]:
     """The changed topics that a group is asked about."""
     names: list[Set[str]] = []
-    topics.have_changed(group, lambda changed: bool(names.append(changed)))
+
+    def note(changed: Set[str]) -> bool:
+        names.append(changed)
+        return False
+
+    topics.have_changed(group, note)
     return names
 
 
