@@ -54,7 +54,7 @@ def open_manager(disk: MemDisk) -> LogManager:
 
 def contents(disk: MemDisk, path: str = "/data") -> dict[str, bytes]:
     """Returns the bytes of all files, by path."""
-    found = {}
+    found: dict[str, bytes] = {}
     for name in disk.list(path):
         inner = f"{path}/{name}"
         found |= contents(disk, inner) if disk.is_dir(inner) else {inner: disk.read_bytes(inner)}
