@@ -328,9 +328,10 @@ def test_a_sequence_that_is_used_again_after_the_producer_was_forgotten() -> Non
     assert rig.empty() == [2], "of equal sequences the one at the producer's last offset stays"
 
 
+@pytest.mark.parametrize("is_removed", [True, False])
 @pytest.mark.parametrize("clean", [True, False])
-def test_an_index_that_has_lost_an_abort_costs_no_committed_record(clean: bool) -> None:
-    """Only the marker distinguishes an empty index from one that was emptied. After an unclean stop it is rebuilt."""
+def test_an_index_that_has_lost_an_abort_costs_no_committed_record(clean: bool, is_removed: bool) -> None:
+    """Only the marker shows that an index is missing. One that is empty is rebuilt, and after an unclean stop any is."""
     rig = CleanerRig()
     rig.put((b"0", b"committed"))
     rig.put((b"0", b"aborted"), producer=(1, 0, 0), transactional=True)
@@ -338,11 +339,14 @@ def test_an_index_that_has_lost_an_abort_costs_no_committed_record(clean: bool) 
     rig.roll()
     rig.manager.close(clean)
     (name,) = rig.names(".txnindex")
-    rig.disk.write_bytes(f"{rig.path}/{name}", b"")
+    if is_removed:
+        rig.disk.remove(f"{rig.path}/{name}")
+    else:
+        rig.disk.write_bytes(f"{rig.path}/{name}", b"")
     rig.start()
     rig.clean()
     assert Seen(0, b"0", b"committed") in rig.seen()
-    if clean:
+    if clean and is_removed:
         assert "in no transaction index" in rig.cleaner.uncleanable["t", 0]
     else:
         assert rig.offsets() == [0]

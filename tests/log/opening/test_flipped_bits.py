@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -36,7 +37,7 @@ UNPROTECTED: Final = {
     "high watermark",  # as in Kafka; too low a one rises with the next fetches of the in-sync replicas
     "cleaned",  # what is cleaned twice is the same; where too much counts as clean, it is cleaned with what comes next
 }
-"""What nothing vouches for: what it is, and why records are safe all the same."""
+"""The state that nothing vouches for, each with the reason why records are safe all the same."""
 
 
 def open_manager(disk: MemDisk) -> LogManager:
@@ -54,7 +55,7 @@ def open_manager(disk: MemDisk) -> LogManager:
 
 def contents(disk: MemDisk, path: str = "/data") -> dict[str, bytes]:
     """Returns the bytes of all files, by path."""
-    found = {}
+    found: dict[str, bytes] = {}
     for name in disk.list(path):
         inner = f"{path}/{name}"
         found |= contents(disk, inner) if disk.is_dir(inner) else {inner: disk.read_bytes(inner)}
@@ -87,12 +88,12 @@ def seen_of(log: PartitionLog) -> dict[str, Any]:
     seconds = [NOW_MS + at * 1000 - 1 for at in range(10)]
     return {
         "records": _found(lambda: [each.offset for data in log.iterate_batches(1) for each in decode_records(data)]),
-        "each read": [_found(lambda at=at: _first(log, at)) for at in range(1, log.log_end_offset)],  # type: ignore[misc]
+        "each read": [_found(partial(_first, log, at)) for at in range(1, log.log_end_offset)],
         "start": log.log_start_offset,
         "end": log.log_end_offset,
         "stable": log.last_stable_offset,
         "aborted": _found(lambda: [each[:3] for each in collect_aborted(log, 1, log.log_end_offset)]),
-        "times": [_found(lambda at=at: offset_for_timestamp(log, at)) for at in seconds],  # type: ignore[misc]
+        "times": [_found(partial(offset_for_timestamp, log, at)) for at in seconds],
         "latest": _found(lambda: max_timestamp_offset(log)),
         "sequences": [state.last_sequence for id_ in (7, 9) if (state := log.producers.get(id_)) is not None],
         "topic id": log.topic_id,
