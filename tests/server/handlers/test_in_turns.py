@@ -281,7 +281,9 @@ STALLS = "only tests/stalls/test_every_api.py measures what it does at once"
 NOT_HERE = {
     "add_partitions_to_txn": "its answer comes from a task: test_transactions_whose_partitions_are_added",
     "alter_client_quotas": STALLS,
+    "alter_share_group_offsets": STALLS,
     "alter_user_scram_credentials": STALLS,
+    "consumer_group_heartbeat": STALLS,
     "create_acls": STALLS,
     "create_topics": STALLS,
     "delete_acls": STALLS,
@@ -291,6 +293,7 @@ NOT_HERE = {
     "describe_log_dirs": STALLS,
     "describe_transactions": STALLS,
     "describe_user_scram_credentials": STALLS,
+    "share_group_heartbeat": STALLS,
     "fetch": "test_fetch_in_turns.py",
     "get_telemetry_subscriptions": "its steps are in tests/server/telemetry/test_subscriptions_in_turns.py beside that module",
     "initialize_share_group_state": SHARE_STATE,
