@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
 from compat_tests.wire import Connection
-from ottla.wire.messages import consumer_group_describe, consumer_group_heartbeat, join_group
+from ottla.wire.messages import consumer_group_describe, consumer_group_heartbeat, join_group, share_group_heartbeat
 from scripts.bench.stall_attacks import GROUP, SETTLE_S, Attack, coordinated, created, framed, pipelined
 
 TOPICS: Final = 2_000
 MEMBERS: Final = 200
+MANY: Final = 9_000
 IDS: Final = 100_000
 LARGE: Final = 95_000_000
 INTERVAL_S: Final = 1.2
@@ -39,6 +40,22 @@ def joined(connection: Connection) -> None:
     time.sleep(INTERVAL_S)
 
 
+def _many(connection: Connection) -> None:
+    created(MANY)(connection)
+    coordinating(connection)
+
+
+def _memberships(connection: Connection) -> Iterator[bytes]:
+    """Yields heartbeats of the only member of a consumer group and of a share group: it joins, and gets the partitions."""
+    names = [f"many-{number}" for number in range(MANY)]
+    for _ in range(3):
+        yield framed(
+            consumer_group_heartbeat.ConsumerGroupHeartbeatRequest("g", "m", 0, None, None, 60_000, names, None, None, []), 1
+        )
+        yield framed(share_group_heartbeat.ShareGroupHeartbeatRequest("s", "m", 0, None, names), 1)
+        time.sleep(INTERVAL_S)
+
+
 def classic_join(size: int) -> join_group.JoinGroupRequest:
     protocols = [join_group.JoinGroupRequestProtocol("range", b"\0" * size)]
     return join_group.JoinGroupRequest("g", 1_800_000, 60_000, "", None, "consumer", protocols)
@@ -53,6 +70,12 @@ def group_attacks() -> list[Attack]:
     ]
     return [
         *(Attack(name, pipelined(request, 1), joined, held=held) for name, request in in_group),
+        Attack(
+            f"ConsumerGroupHeartbeat and ShareGroupHeartbeat of members that get {MANY:,} topics",
+            _memberships,
+            _many,
+            uses_up=True,
+        ),
         Attack(
             f"JoinGroup {IDS:,} times, without joining",
             lambda _: iter([framed(classic_join(0), 5)] * IDS),

@@ -11,10 +11,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 from ottla.server.base.answers import map_answer
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.group.shard import GroupShard
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
@@ -45,13 +47,34 @@ def handle(body: AlterShareGroupOffsetsRequest, request: Request) -> Answer:
         group = protocol.group_or_new(body.group_id)
         protocol.admit_deletion(group)
         answer, offsets, topics = _read(body, request)
-        if topics:
-            protocol.change_state_partitions(group, group.state_partitions.begun(topics))
+        begun = protocol.begin_initialization(body.group_id, topics) if topics else None
     except GroupError as error:
-        return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message or error.code.name)
-    if not offsets:
-        return shard.answer_or(answer, _refusal)
-    return _carry_out(shard, body.group_id, Initialize(group.epoch, topics, {}), offsets, answer, request)
+        return _refused(error)
+
+    def go_on() -> Answer:
+        if not offsets:
+            return shard.answer_or(answer, _refusal)
+        epoch = protocol.group(body.group_id).epoch
+        return _carry_out(shard, body.group_id, Initialize(epoch, topics, {}), offsets, answer, request)
+
+    return go_on() if begun is None else take_steps(_go_on_later(begun, go_on), request.broker.clock)
+
+
+def _go_on_later(begun: Promise[None], go_on: Callable[[], Answer]) -> Steps[AlterShareGroupOffsetsResponse]:
+    yield begun
+    try:
+        begun.result()
+        answer = go_on()
+    except GroupError as error:
+        return _refused(error)
+    if isinstance(answer, AlterShareGroupOffsetsResponse):
+        return answer
+    yield answer
+    return answer.result()
+
+
+def _refused(error: GroupError) -> AlterShareGroupOffsetsResponse:
+    return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message or error.code.name)
 
 
 def _read(

@@ -44,12 +44,14 @@ from ottla.wire.messages import (
     metadata,
     offset_commit,
     offset_fetch,
+    share_group_heartbeat,
     streams_group_describe,
 )
 from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from ottla.wire.primitives import WireStruct
 from tests.stalls import share_sessions, streams_members
 from tests.stalls.big_requests import PARTITIONS
+from tests.stalls.memberships import LEAVING
 from tests.stalls.sweep import InVirtualTime, Seen, Sweep, run_scaled
 
 HELD: Final = 10_000
@@ -217,6 +219,11 @@ def joining(member: str, topics: list[str]) -> WireStruct:
     return consumer_group_heartbeat.ConsumerGroupHeartbeatRequest("read", member, 0, None, None, 60_000, topics, None, None, [])
 
 
+def sharing(topics: list[str]) -> WireStruct:
+    """Returns the first heartbeat of the member of a share group."""
+    return share_group_heartbeat.ShareGroupHeartbeatRequest("shared", "m", 0, None, topics)
+
+
 def limit(name: str) -> WireStruct:
     """Returns a request that sets a quota of one client."""
     entity = [alter_client_quotas.RequestEntityData("client-id", name)]
@@ -289,6 +296,12 @@ class StateSweep(Sweep):
         yield "all access rules are removed", lambda: broker.ask(ALL_RULES)
         yield "a group gets another target", lambda: broker.ask(joining("one", ["held-0"]))
         yield "a streams group gets another target", lambda: broker.ask(broker.streaming("one"))
+        names = [f"held-{number}" for number in range(HELD // self.scale)]
+        yield "a member that reads all topics joins", lambda: broker.ask(joining("last", names))
+        yield "it leaves", lambda: broker.ask(consumer_group_heartbeat.ConsumerGroupHeartbeatRequest("read", "last", LEAVING))
+        yield "a member of a share group that reads all topics joins", lambda: broker.ask(sharing(names))
+        yield "a target is made for it", lambda: broker.ask(sharing(names))
+        yield "it gets all partitions", lambda: broker.ask(sharing(names))
         yield "offsets expire", context.groups.expire
         yield "the offsets of a topic from which all groups read are deleted", lambda: context.groups.topic_deleted("held-0")
         shards = context.groups._shards, context.transaction_coordinator()._shards

@@ -80,6 +80,7 @@ BOUNDS: Final = tuple(
     (module, name, getattr(module, name))
     for module, name in (
         (metadata_handler, "ENCODED_AT_ONCE"),
+        (coordinator_shard, "BYTES_A_STEP"),
         (coordinator_shard, "RECORDS_A_STEP"),
         (describe_log_dirs, "PARTITIONS_A_STEP"),
         (fetch_handler, "PARTITIONS_A_STEP"),

@@ -12,7 +12,7 @@ The answer contains the member's assignment only if it has changed, or if the me
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Final, NamedTuple
@@ -344,13 +344,35 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         """Records that these partitions are initialized, if they are still wanted, or that they could not be. Raises GroupError
         if that cannot be written, or the promise fails with it."""
 
-        def end() -> Steps[Result[None]]:
-            had = self.group(group_id).state_partitions
-            changed = had.failed(wanted) if failed else had.done(wanted)
+        def ended(group: ShareGroup) -> StatePartitions:
+            had = group.state_partitions
+            return had.failed(wanted) if failed else had.done(wanted)
+
+        return self._change(group_id, self.group, ended, wanted)
+
+    def begin_initialization(self, group_id: str, wanted: ByTopic) -> Promise[None] | None:
+        """Records that these partitions of a group without members, which may be new, are to be initialized. Raises GroupError if
+        the group is another one or that cannot be written, or the promise fails with it."""
+
+        def begun(group: ShareGroup) -> StatePartitions:
+            self.admit_deletion(group)
+            return group.state_partitions.begun(wanted)
+
+        return self._change(group_id, self.group_or_new, begun, wanted)
+
+    def _change(
+        self,
+        group_id: str,
+        find: Callable[[str], ShareGroup],
+        change: Callable[[ShareGroup], StatePartitions],
+        wanted: ByTopic,
+    ) -> Promise[None] | None:
+        def plan() -> Steps[Result[None]]:
+            changed = change(find(group_id))
             yield None
             return Result([changed.record(group_id)], None)
 
-        return self._operations.carry_out(group_id, end, wanted)
+        return self._operations.carry_out(group_id, plan, wanted)
 
     def change_state_partitions(self, group: ShareGroup, changed: StatePartitions) -> None:
         """Records which partitions have state. Raises GroupError if that cannot be written."""

@@ -11,6 +11,7 @@ from ottla.log.errors import CorruptLog, RecordTooLarge, StorageError
 from ottla.log.markers import build_marker
 from ottla.server.base.errors import NotEnoughReplicas
 from ottla.server.base.promise import Promise
+from ottla.server.coordination.shard import BYTES_A_STEP
 from ottla.wire.batch import HEADER_SIZE, wrap
 from ottla.wire.errors import ErrorCode
 from tests.server.coordination.fakes import WRITE_TIMEOUT_MS, LaggingLog, Letters, Refused, batch_of
@@ -364,6 +365,14 @@ def test_loading_is_the_same_replay() -> None:
     assert not is_loading(after)
     assert len(steps) == 5, "a batch a step"
     assert after.seen == [*before.seen, ("d", "3", 4, -1), (7, True), (8, False)]
+
+
+def test_large_records_are_replayed_one_a_step() -> None:
+    log = LaggingLog(lag=False)
+    log.append(0, batch_of(*[(str(number), "v" * (BYTES_A_STEP + 1)) for number in range(5)]))
+    shard = shard_over(log)
+    loading = shard.load(lambda: log.read(0), lambda: log.replicated(0))
+    assert [len(shard.seen) for _ in zip(range(5), loading, strict=False)] == [0, 1, 2, 3, 4]
 
 
 def test_a_record_that_does_not_follow_its_schema_is_left_out_and_no_other_one(caplog: pytest.LogCaptureFixture) -> None:
