@@ -187,7 +187,7 @@ class Sweep:
                 while not outcome or (outcome in TOO_MUCH and count):
                     await member.enter(broker.ask, lambda: asyncio.sleep(1), names, WIDE)
                     took, outcome = await self._ask(dispatch, api, request.with_items(count))
-                    units, count = max(units, took), count * 4 // 5
+                    units, count = max(units, took), count * 2 // 3
                 seen.append(Seen(api.name, request.path, f"{request.way}, {how}", units, outcome))
         return seen
 

@@ -1,4 +1,4 @@
-"""What is worked out ahead of a heartbeat is done in small steps, and used only if it is still true when the heartbeat comes."""
+"""The findings ahead of a heartbeat are made in small steps, and used only if they are still true when the heartbeat comes."""
 
 from __future__ import annotations
 
