@@ -142,8 +142,8 @@ class ManualClock:
 
     @property
     def waiting(self) -> int:
-        """Timers that have neither run nor been cancelled."""
-        return sum(timer.callback is not None for _, _, timer in self._timers)
+        """Timers that have neither run nor been cancelled, but for the one that notes the end of a round."""
+        return sum(timer.callback not in (None, self.turns._end_round) for _, _, timer in self._timers)
 
 
 def run_at_once(job: Callable[[], None], done: Callable[[StorageError | None], None]) -> None:

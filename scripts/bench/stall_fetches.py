@@ -4,6 +4,7 @@ served."""
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -57,6 +58,18 @@ def woken() -> Frames:
     return frames
 
 
+def together() -> Frames:
+    """Returns the frame of each of 300 connections, when all of them have theirs: whoever makes its own first comes by itself."""
+    frame = framed(sessionless("t", PARTITIONS, PARTITIONS, WAIT_MS), 12)
+    everybody = threading.Barrier(WAITING)
+
+    def frames(_: Connection) -> Iterator[bytes]:
+        yield frame
+        everybody.wait()
+
+    return frames
+
+
 def fetch_attacks() -> list[Attack]:
     few_hundred = list_offsets.ListOffsetsRequest(
         -1,
@@ -73,6 +86,12 @@ def fetch_attacks() -> list[Attack]:
         Attack(
             "Fetch of 1,000 partitions, by 300 connections at the same time",
             pipelined(lambda: sessionless("t", PARTITIONS, PARTITIONS, WAIT_MS), 12),
+            create("t", PARTITIONS),
+            connections=WAITING,
+        ),
+        Attack(
+            "Fetch of 1,000 partitions, by 300 connections in one round of the loop",
+            together(),
             create("t", PARTITIONS),
             connections=WAITING,
         ),

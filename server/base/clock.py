@@ -21,6 +21,8 @@ TURN_NS: Final = int(SLICE_SECONDS * 1e9)
 (turns.py). Nothing is interrupted, so what takes longer by itself belongs in a thread."""
 FIRST_TURN_NS: Final = TURN_NS // 16
 """The length of a request's first turn while others wait for their next one, and of a turn if these are many."""
+SPENT_TURN_NS: Final = FIRST_TURN_NS // 4
+"""The length of a request's first turn in a round whose time is spent."""
 
 
 class Cancellable(Protocol):
@@ -33,15 +35,38 @@ class Cancellable(Protocol):
 class Turns:
     """Holds the works that wait for their next turn. All of them together have TURN_NS in one round of the event loop, one after
     the other, so that a hundred long requests keep everybody else waiting for no longer than one does. They share it, so that
-    what is short is not behind a whole turn of each that is long."""
+    what is short is not behind a whole turn of each that is long.
 
-    __slots__ = ("_waiting",)
+    Nor may the first turns of what many clients send at the same time come all in one round: they have one or two times TURN_NS
+    (`is_spent`), and what comes after that in the same round has little time, or waits for its first turn."""
+
+    __slots__ = ("_is_over", "_waiting", "first_turns_until")
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[int], None]] = deque()
+        self.first_turns_until = 0
+        """The time until which first turns need not ask whether the round's time is spent, in ticks of the clock."""
+        self._is_over = True
+        """True if the loop has ended the round in which that time began."""
 
-    def first_until(self, now_ns: int) -> int:
+    def is_spent(self, clock: Clock, now_ns: int) -> bool:
+        """Returns whether the first turns have had their time of this round."""
+        if now_ns < self.first_turns_until:
+            return False
+        if not self._is_over:
+            return True
+        self.first_turns_until = now_ns + TURN_NS
+        self._is_over = False
+        clock.call_later(0, self._end_round)
+        return False
+
+    def _end_round(self) -> None:
+        self._is_over = True
+
+    def first_until(self, clock: Clock, now_ns: int) -> int:
         """Returns when the first turn of a work ends that begins now, in ticks of the clock."""
+        if self.is_spent(clock, now_ns):
+            return now_ns + SPENT_TURN_NS
         return now_ns + (FIRST_TURN_NS if self._waiting else TURN_NS)
 
     def queue(self, clock: Clock, go_on: Callable[[int], None]) -> None:

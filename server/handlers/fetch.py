@@ -13,7 +13,8 @@
   gets 75 UNKNOWN_LEADER_EPOCH if it named the current leader epoch, since it may know more than we do, and 6
   NOT_LEADER_OR_FOLLOWER if it named none or if its broker epoch is that of an earlier start (KIP-903).
   In a cluster brokers are served on the inter-broker listener only; elsewhere they get 29 TOPIC_AUTHORIZATION_FAILED, as in Kafka
-  without the right CLUSTER_ACTION.
+  without the right CLUSTER_ACTION. Only those that are served there evict the sessions of consumers; Kafka lets anybody do so who
+  gives a replica id.
 - Where consumers are sent to followers, a follower is answered as soon as the high watermark moves, so that they need not wait.
 - Consumers may read from a follower up to its high watermark since v11, debugging consumers (replica id -2) in any version.
 - v7 adds sessions (server/partitions/fetch_sessions.py). v9 checks the leader epoch (74, 75). v11 adds the rack, by which the
@@ -57,7 +58,7 @@ from ottla.server.partitions.fetch_sessions import (
     Result,
     name_partitions,
 )
-from ottla.server.partitions.purgatory import Watch
+from ottla.server.partitions.purgatory import DelayedOperation, Watch
 from ottla.server.partitions.replica import Replica
 from ottla.server.partitions.roles import Follower, Leader
 from ottla.server.requests.request import Request
@@ -87,8 +88,10 @@ TRAITS = Traits(
     reports_failure=True,
 )
 
-PARTITIONS_A_STEP: Final = 1000
-"""So many partitions are read before others may come first: 1 to 2 ms."""
+PARTITIONS_AT_ONCE: Final = 1000
+"""A fetch of so many partitions is carried out at once, in 1 to 2 ms, if the round of the loop has the time."""
+PARTITIONS_A_STEP: Final = 100
+"""So many partitions of a longer one are read before others may come first, and so many are read at once in any round."""
 UNCOUNTED: Final = 10
 """A fetch of so many partitions keeps too little while it waits to be counted."""
 HINTS_SINCE: Final = 16
@@ -111,7 +114,7 @@ def handle(body: FetchRequest, request: Request) -> FetchResponse | Promise[Fetc
     named = 0
     for topic in body.topics:
         named += len(topic.partitions)
-    if named > PARTITIONS_A_STEP:
+    if named > PARTITIONS_AT_ONCE:
         return take_steps(_fetch_in_turns(body, request, replica_id, broker_epoch), request.broker.clock)
     fetch = _begin(body, request, replica_id, broker_epoch)
     if isinstance(fetch, FetchResponse):
@@ -121,8 +124,9 @@ def handle(body: FetchRequest, request: Request) -> FetchResponse | Promise[Fetc
     response = fetch.attempt(last=body.max_wait_ms <= 0)
     if response is not None:
         return response
-    fetch.count_wait()
-    return request.broker.purgatory.watch(fetch.replicas(), body.max_wait_ms, fetch.attempt, fetch.length)
+    waiting = DelayedOperation(request.broker.purgatory, fetch.replicas(), body.max_wait_ms, fetch.attempt, fetch.length)
+    fetch.count_wait(waiting)
+    return waiting.promise
 
 
 def _begin(
@@ -130,7 +134,8 @@ def _begin(
 ) -> _Fetch | FetchResponse:
     """Returns what carries out the request in its session, or the refusal of that."""
     sessions = request.broker.fetch_sessions
-    fetching = sessions.begin(body, request.api_version, privileged=replica_id >= 0, connection=request.session, named=named)
+    privileged = replica_id >= 0 and _is_follower(request)
+    fetching = sessions.begin(body, request.api_version, privileged=privileged, connection=request.session, named=named)
     if isinstance(fetching, ErrorCode):
         request.failed = True
         return FetchResponse(error_code=fetching)
@@ -154,20 +159,8 @@ class _Fetch:
     """Carries out one request, in one attempt or, if it has to wait, in several."""
 
     __slots__ = (
-        "_broker_epoch",
-        "_fetching",
-        "_follower",
-        "_is_first",
-        "_is_special",
-        "_is_stranger",
-        "_max_bytes",
-        "_min_bytes",
-        "_rack",
-        "_read_committed",
-        "_replica_id",
-        "_request",
-        "_tells_followers",
-        "_unknown",
+        "_broker_epoch", "_fetching", "_follower", "_is_first", "_is_special", "_is_stranger", "_max_bytes", "_min_bytes",
+        "_rack", "_read_committed", "_replica_id", "_request", "_tells_followers", "_unknown",
     )  # fmt: skip
 
     def __init__(self, body: FetchRequest, fetching: FetchContext, request: Request, replica_id: int, broker_epoch: int) -> None:
@@ -202,13 +195,16 @@ class _Fetch:
 
     @property
     def is_long(self) -> bool:
-        """Returns whether it asks for more partitions than are read in one step."""
-        return self.length > PARTITIONS_A_STEP
+        """Returns whether it asks for more partitions than are read at once in this round of the loop."""
+        if self.length <= PARTITIONS_A_STEP:
+            return False
+        clock = self._request.broker.clock
+        return self.length > PARTITIONS_AT_ONCE or clock.turns.is_spent(clock, clock.ticks_ns())
 
-    def count_wait(self) -> None:
+    def count_wait(self, waiting: DelayedOperation[FetchResponse] | Watch) -> None:
         """Has the connection count what the request keeps while it waits, if that is much and no session counts it."""
         if self.length > UNCOUNTED:
-            self._request.session.hold(self._fetching.own_bytes)
+            self._request.session.hold(self._fetching.own_bytes, waiting.expire_early)
 
     def attempt(self, last: bool) -> FetchResponse | None:
         """Returns the answer, or None if it is worth waiting; the last attempt always returns one."""
@@ -309,7 +305,7 @@ class _Fetch:
                 del attempt  # it keeps segments open that may be deleted meanwhile
                 change = watch.change()
                 if not change.done():
-                    self.count_wait()
+                    self.count_wait(watch)
                 yield change
                 if watch.expired:
                     if quiet is not None and not watch.is_woken:
@@ -483,6 +479,15 @@ class _Fetch:
     def _add_hints(self, results: Sequence[Result]) -> dict[int, NodeEndpoint]:
         listener = self._request.session.listener
         return add_hints(results, self._request.broker.metadata, listener, addresses=not self._follower)
+
+
+def _is_follower(request: Request) -> bool:
+    """Returns whether a request that says it is a broker's came from one of this cluster, as far as can be known: Kafka takes
+    its word for it, and so lets any client end the sessions of others."""
+    if request.broker.leading is None or _is_stranger(request):
+        return False
+    ask = request.ask()
+    return ask is None or ask.cluster(Operation.CLUSTER_ACTION, quiet=True)
 
 
 def _is_stranger(request: Request) -> bool:

@@ -10,12 +10,13 @@ to `held` and takes it off again; that is all that a broker does as long as ther
 2. If nobody fits any more, they may go beyond the limit, again those first that miss the least, up to the size of one longest
    request (`socket.request.max.bytes`). Such a frame gets a buffer for all of it, so it need not wait again. So frames that wait
    for each other's memory do not wait for ever, and the longest request that the broker takes can be finished.
-3. If none of those that wait could go on for PATIENCE_S, or one of them for LONGEST_WAIT_S, somebody holds memory without using
+3. Fetches that wait for records to come are answered with what there is, the oldest first, until what is left has room.
+4. If none of those that wait could go on for PATIENCE_S, or one of them for LONGEST_WAIT_S, somebody holds memory without using
    it, and connections are closed, with a warning in the log: first those that held the most for the longest time, which is the
    sum of what they held at each second. A client that sends the beginnings of frames and falls silent is closed in this way, and
    so is one that trickles; producers with large batches are not, because they hold a batch for milliseconds.
-4. Beyond the limit and the one request, they are closed at once.
-5. A connection that could go on by this account, but for which the process gets no memory, is closed, too.
+5. Beyond the limit and the one request, they are closed at once.
+6. A connection that could go on by this account, but for which the process gets no memory, is closed, too.
 
 Frames above KEPT_BYTES, which are larger than a batch of Kafka's default max.message.bytes, get no more than three quarters of
 the limit. So however many of them are announced, usual producers find room. While somebody waits, reads are short
@@ -25,7 +26,7 @@ the limit. So however many of them are announced, usual producers find room. Whi
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.server.network.receive_buffers import KEPT_BYTES, ReceiveBuffers
@@ -67,8 +68,8 @@ class ClientMemory:
     """The account of one broker. `limit` is in bytes; `reserve` is what may be held beyond it so that a frame can be finished."""
 
     __slots__ = (
-        "_buffers", "_clock", "_moved", "_rent", "_since", "_ticks", "_timer", "_waiting", "connections", "evictions", "held",
-        "limit", "reserve", "waits",
+        "_buffers", "_clock", "_delayed", "_leaving", "_leaving_bytes", "_moved", "_rent", "_since", "_ticks", "_timer",
+        "_waiting", "connections", "evictions", "held", "limit", "reserve", "waits",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, buffers: ReceiveBuffers, limit: int = UNLIMITED, reserve: int = 0) -> None:
@@ -85,6 +86,11 @@ class ClientMemory:
         self.connections: list[Iterable[Holder]] = []
         """The open connections, by listener."""
         self._waiting: dict[Holder, int] = {}  # with the tick since which each waits, the longest first
+        self._delayed: dict[Holder, tuple[int, Callable[[], object]]] = {}
+        """Those whose requests wait and may be answered early, the oldest first: the bytes that each holds, and what has it
+        answered."""
+        self._leaving: dict[Holder, int] = {}  # those that are answered early soon, with these bytes
+        self._leaving_bytes = 0  # of all of them
         self._ticks = 0
         self._moved = 0  # the last tick at which one of them could go on, or nobody waited
         self._since = 0  # the last tick at which no more than the limit was held
@@ -106,6 +112,16 @@ class ClientMemory:
     def leave(self, connection: Holder) -> None:
         """Forgets a connection that has ended."""
         self._waiting.pop(connection, None)
+
+    def delay(self, connection: Holder, size: int, expire_early: Callable[[], object]) -> None:
+        """Notes that the request of a connection waits, holds so many bytes, and may be answered early."""
+        if connection not in self._leaving:
+            self._delayed[connection] = size, expire_early
+
+    def end_delay(self, connection: Holder) -> None:
+        """Forgets a request that has its answer, if it was noted."""
+        if self._delayed.pop(connection, None) is None:
+            self._leaving_bytes -= self._leaving.pop(connection, 0)
 
     def note_scarcity(self) -> None:
         """Begins to look after those that wait, or that hold more than there should be."""
@@ -138,13 +154,29 @@ class ClientMemory:
         self._ticks += 1
         if self._ticks % TICKS_PER_SAMPLE == 0:
             self._sample()
-        if self.held <= self.limit:
+        if self.held - self._leaving_bytes > self.limit or self._waiting:
+            self._expire_some()
+        if self.held - self._leaving_bytes <= self.limit:
             self._since = self._ticks
         while self.held > self.limit + self.reserve and self._evict_one():
             pass
         if self._let_some_go_on(whole=False) or self._let_some_go_on(whole=True):
             self._moved = self._ticks
         self._close_who_blocks()
+
+    def _expire_some(self) -> None:
+        """Has delayed requests answered early, the oldest first, until there is room for the rest, and for the frame that misses
+        the fewest bytes."""
+        size, received, taken = min(self._waiting, key=_missing).unfinished if self._waiting else (0, 0, 0)
+        while self._delayed:
+            leaving = self._leaving_bytes
+            if self.held - leaving <= self.limit and (not size or self.admits(size, received, taken + leaving)):
+                break
+            connection, (held, expire_early) = next(iter(self._delayed.items()))
+            del self._delayed[connection]
+            self._leaving[connection] = held
+            self._leaving_bytes += held
+            expire_early()
 
     def _let_some_go_on(self, *, whole: bool) -> bool:
         """Lets those go on that fit, or whose `whole` frames fit with the reserve, first those that miss the fewest bytes.

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -163,15 +164,20 @@ class Holding(asyncio.BufferedProtocol):
         self._backlog_bytes += size
         self._memory.held += size
 
-    def hold(self, size: int) -> None:
-        """Counts so many bytes for the request that waits, or is about to, if its frame does not count for more."""
+    def hold(self, size: int, expire_early: Callable[[], object] | None = None) -> None:
+        """Counts so many bytes for the request that waits, or is about to, if its frame does not count for more. `expire_early`
+        has it answered soon; it is called if there is no room."""
         self._count_unanswered(max(size, self._unanswered))
+        if expire_early is not None and self._unanswered:
+            self._memory.delay(self, self._unanswered, expire_early)
 
     def _count_unanswered(self, size: int) -> None:
         """Notes that the answer to a large request of `size` bytes comes later, or, with 0, that it has come."""
         memory = self._memory
         memory.held += size - self._unanswered
         self._unanswered = size
+        if not size:
+            memory.end_delay(self)
         if memory.held > memory.limit:
             memory.note_scarcity()
 

@@ -13,20 +13,23 @@ it asks for, and a function that attempts to answer. It is driven by wakes:
 - One append may wake hundreds of fetches, and each may ask for hundreds of partitions. When checks have taken the time of one
   turn, the rest is queued with all other work that takes turns (`Turns` in server/base/clock.py). Those of few partitions are
   checked first, so that they do not wait for long ones. At its deadline a long one is scheduled like one that was woken.
+- Where requests that wait keep too much memory together, the oldest are answered before their deadlines (`expire_early`;
+  server/network/client_memory.py).
 
 The answer is a `Promise`, which runs its callbacks at once, so a record reaches its consumer in the same turn of the loop that
 brought it. When the answer is no longer wanted, because the connection was closed, the promise is cancelled, and the operation
-stops watching.
+stops watching, if that is of many partitions in turns, too: hundreds of clients may go at the same time.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from ottla.server.base.clock import Clock
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, in_runs, take_steps
 
 T = TypeVar("T")
 
@@ -78,7 +81,7 @@ class Purgatory:
         """Runs the checks that are scheduled now, and queues what is left of them when one turn's time is over. Checks that these
         schedule in turn wait for the next run."""
         if self._long_checks or len(self._checks) > 1:
-            until = self.clock.turns.first_until(self.clock.ticks_ns())
+            until = self.clock.turns.first_until(self.clock, self.clock.ticks_ns())
             try:
                 if self._run_some(self._checks, until) and not self._is_queued:  # else the long ones have their turns
                     self._run_some(self._long_checks, until)
@@ -119,7 +122,7 @@ class Watch:
     The operation watches first and then attempts, since a partition may grow between its turns.
     """
 
-    __slots__ = ("_changed", "_promise", "_timer", "expired", "is_woken", "watched")
+    __slots__ = ("_changed", "_clock", "_promise", "_timer", "expired", "is_woken", "watched")
 
     def __init__(self, clock: Clock, max_wait_ms: int) -> None:
         self.expired = False
@@ -130,6 +133,7 @@ class Watch:
         self._changed = False
         self._promise: Promise[None] | None = None
         self.watched: list[Watchable] = []
+        self._clock = clock
         self._timer = clock.call_later(max_wait_ms / 1000, self._expire)
 
     def add(self, watchable: Watchable) -> None:
@@ -155,9 +159,13 @@ class Watch:
     def stop(self) -> None:
         """Watches nothing any more."""
         self._timer.cancel()
-        for watchable in self.watched:
-            watchable.watchers.pop(self, None)
+        _stop_watching(self, self.watched, self._clock)
         self.watched = []
+
+    def expire_early(self) -> None:
+        """Ends the time now."""
+        self._timer.cancel()
+        self._expire()
 
     def _note(self) -> None:
         self.is_woken = True
@@ -183,7 +191,7 @@ class DelayedOperation(Generic[T]):
     def __init__(
         self,
         purgatory: Purgatory,
-        watched: list[Watchable],
+        watched: Sequence[Watchable],
         max_wait_ms: int,
         attempt: Callable[[bool], T | None],
         length: int,
@@ -214,10 +222,14 @@ class DelayedOperation(Generic[T]):
             for watchable in self._watched:
                 watchable.watchers.setdefault(self, self._wake)
 
+    def expire_early(self) -> None:
+        """Has the request answered by the next check, whatever there is."""
+        self._is_expired = True
+        self._wake()
+
     def _expire(self) -> None:
         if self._is_long:  # there may be hundreds with the same deadline
-            self._is_expired = True
-            self._wake()
+            self.expire_early()
         elif not self.promise.done():
             self._try(last=True)
 
@@ -234,5 +246,20 @@ class DelayedOperation(Generic[T]):
 
     def _stop_watching(self, _: object) -> None:
         self._timer.cancel()
-        for watchable in self._watched:
-            watchable.watchers.pop(self, None)
+        _stop_watching(self, self._watched, self._purgatory.clock)
+
+
+def _stop_watching(owner: object, watched: Sequence[Watchable], clock: Clock) -> None:
+    """Removes a watcher from everything that it watches, at once if that is not much. A wake before that does nothing."""
+    if len(watched) <= FEW_PARTITIONS:
+        for watchable in watched:
+            watchable.watchers.pop(owner, None)
+    else:
+        take_steps(_stop_in_steps(owner, watched), clock)
+
+
+def _stop_in_steps(owner: object, watched: Sequence[Watchable]) -> Steps[None]:
+    for some in in_runs(watched, FEW_PARTITIONS):
+        for watchable in some:
+            watchable.watchers.pop(owner, None)
+        yield None

@@ -21,8 +21,10 @@ UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
 class Connected(Protocol):
     """Declares what a session needs of its connection."""
 
-    def hold(self, size: int) -> None:
-        """Counts so many bytes in the account of what clients hold, until the request that is being answered has its answer."""
+    def hold(self, size: int, expire_early: Callable[[], object] | None = None) -> None:
+        """Counts so many bytes in the account of what clients hold, until the request that is being answered has its answer.
+        `expire_early` has it answered soon; it is called if there is no room.
+        """
         ...
 
     def mute(self, throttle_time_ms: int) -> None:
@@ -88,10 +90,12 @@ class Session:
         if self._connection is not None:
             self._connection.mute(throttle_time_ms)
 
-    def hold(self, size: int) -> None:
-        """Counts so many bytes that the request which is being answered takes while it waits, unless the client has gone."""
+    def hold(self, size: int, expire_early: Callable[[], object]) -> None:
+        """Counts so many bytes that the request which is being answered takes while it waits, unless the client has gone.
+        `expire_early` is called if it has to be answered soon, because there is no room.
+        """
         if self._connection is not None:
-            self._connection.hold(size)
+            self._connection.hold(size, expire_early)
 
     def on_close(self, callback: Callable[[Session], object]) -> None:
         """Calls back with this session once its connection is gone; at once if it already is."""

@@ -328,9 +328,9 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             doc="How many bytes the broker may hold for clients in all. Half of it is for requests that have arrived in part, "
             "requests that wait for the answer to an earlier one or take long, sessionless fetches that wait, and answers not "
             "read by clients; a quarter each is for the partitions of fetch and share sessions, the latter at most half of "
-            "that, and for the producer ids that partitions remember. When connections use up their half, the broker stops "
-            "reading from those whose requests grow; a request of the greatest length (`socket.request.max.bytes`) may go "
-            "beyond it. If that does not help for 5 s, it closes those that have held the most for the longest. -1 is no limit.",
+            "that, and for the producer ids that partitions remember. When connections use up their half, the oldest fetches "
+            "that wait are answered early, and requests that grow are not read on; one of `socket.request.max.bytes` may go "
+            "beyond it. If that does not help for 5 s, those are closed that held the most for the longest. -1 is no limit.",
         ),
         Setting(
             "ottla.producer.ids.per.partition",

@@ -84,6 +84,7 @@ BOUNDS: Final = tuple(
         (coordinator_shard, "RECORDS_A_STEP"),
         (describe_log_dirs, "PARTITIONS_A_STEP"),
         (fetch_handler, "PARTITIONS_A_STEP"),
+        (fetch_handler, "PARTITIONS_AT_ONCE"),
         (access, "MAX_RECORDS"),
         (access, "MAX_COMPARISONS"),
         (access, "RULES_A_STEP"),

@@ -9,7 +9,16 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ottla.server.base.clock import Bell, Clock, LoopClock, sleep, wait_at_most
+from ottla.server.base.clock import (
+    FIRST_TURN_NS,
+    SPENT_TURN_NS,
+    TURN_NS,
+    Bell,
+    Clock,
+    LoopClock,
+    sleep,
+    wait_at_most,
+)
 from tests.fakes import ManualClock
 
 
@@ -139,3 +148,41 @@ def test_a_bell_wakes_a_thread_that_rests_and_one_that_is_about_to() -> None:
     bell.rest(0)
     bell.ring()
     bell.rest(3600)
+
+
+def test_the_first_turns_of_a_round_have_at_most_twice_the_time_of_one() -> None:
+    clock = ManualClock()
+    turns = clock.turns
+
+    def is_spent() -> bool:
+        return turns.is_spent(clock, clock.ticks_ns())
+
+    clock.advance(1)
+    assert not is_spent()
+    clock.advance()  # the round ends in the middle of its time
+    clock.spend(TURN_NS / 2 / 1e9)
+    begun = clock.ticks_ns()
+    while not is_spent() and clock.ticks_ns() < begun + 9 * TURN_NS:
+        clock.spend(0.0001)
+    assert TURN_NS <= clock.ticks_ns() - begun <= 2 * TURN_NS
+    clock.spend(1)
+    assert is_spent(), "as long as the round lasts"
+    clock.advance()
+    assert not is_spent()
+    assert clock.waiting == 0
+
+
+def test_first_turns_are_short_if_others_wait_and_shorter_if_the_round_is_spent() -> None:
+    clock = ManualClock()
+    clock.advance(1)
+
+    def length() -> int:
+        return clock.turns.first_until(clock, clock.ticks_ns()) - clock.ticks_ns()
+
+    assert length() == TURN_NS
+    clock.turns.queue(clock, lambda until: None)
+    assert length() == FIRST_TURN_NS
+    clock.spend(TURN_NS / 1e9)
+    assert length() == SPENT_TURN_NS
+    clock.advance()
+    assert length() == TURN_NS

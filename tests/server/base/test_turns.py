@@ -158,6 +158,7 @@ def test_steps_are_taken_as_items_are() -> None:
         return last
 
     assert take_steps(steps(2), slow.clock, slow.pause) == 2
+    slow.clock.advance()
     promise = take_steps(steps(4), slow.clock, slow.pause)
     assert isinstance(promise, Promise)
     assert (slow.answered, slow.pauses) == ([0, 1, 0, 1, 2], 1)

@@ -52,7 +52,7 @@ class CoordinatorClock:
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Handle:
         handle = Handle()
-        self.armed += 1
+        self.armed += callback != self.turns._end_round
         heapq.heappush(self._timers, (self._now + seconds, next(self._order), handle, callback))
         return handle
 
@@ -79,7 +79,8 @@ class CoordinatorClock:
 
     @property
     def waiting(self) -> int:
-        return sum(not handle.cancelled for _, _, handle, _ in self._timers)
+        """Returns the number of timers that have neither run nor been cancelled, but for the one that notes the end of a round."""
+        return sum(not handle.cancelled and callback != self.turns._end_round for _, _, handle, callback in self._timers)
 
 
 def slow_ticks() -> Callable[[], int]:

@@ -9,6 +9,7 @@ import pytest
 from ottla.server.handlers import fetch as handler
 from ottla.server.partitions.roles import Leader
 from ottla.server.requests.session import Session
+from ottla.server.security.authorizer import Authorizer
 from ottla.wire.batch import iter_batches
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import DECODE_REQUEST, ENCODE_REQUEST, FetchResponse, ReplicaState
@@ -329,6 +330,35 @@ def test_in_a_cluster_followers_are_served_on_the_listener_of_brokers_only() -> 
     assert cluster.high_watermark.followers[TWO].end_offset == -1
     assert error(LISTENER) == ErrorCode.NONE
     assert cluster.high_watermark.followers[TWO].end_offset == 1
+
+
+@pytest.mark.parametrize(
+    ("of_a_cluster", "listener", "user", "evicts"),
+    [
+        (True, LISTENER, None, True),
+        (True, LISTENER, "User:broker", True),
+        (True, LISTENER, "User:stranger", False),
+        (True, "CLIENTS", None, False),
+        (False, LISTENER, None, False),
+    ],
+)
+def test_only_followers_of_the_cluster_take_the_session_of_a_consumer(
+    of_a_cluster: bool, listener: str, user: str | None, evicts: bool
+) -> None:
+    """Kafka believes whoever gives a replica id, so that any client may end the sessions of all consumers."""
+    broker = Cluster(TWO).broker if of_a_cluster else Led().broker
+    begin = fetch_request("t", {0: 0}, 17, session=(0, 0))
+    consumers = [call(broker, "fetch", 17, begin).session_id for _ in range(2)]
+    if user is not None:
+        broker.context.authorizer = Authorizer(["User:broker"])
+    claims = fetch_request("t", {0: 0}, 17, replica_id=TWO, session=(0, 0))
+    received = over_the_wire(ENCODE_REQUEST[17], DECODE_REQUEST[17], claims)
+    session = Session(listener, "127.0.0.1", principal=user or "User:ANONYMOUS")
+    answer = handler.handle(received, broker.request(17, 1, session))
+    assert isinstance(answer, FetchResponse)
+    assert (answer.session_id > 0) == evicts
+    left = [broker.context.fetch_sessions.find(session_id) is not None for session_id in consumers]
+    assert left == [not evicts, True]
 
 
 def handle_on(broker: MemoryBroker, listener: str, received: Any) -> Any:

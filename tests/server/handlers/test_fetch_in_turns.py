@@ -9,7 +9,7 @@ import pytest
 from ottla.server.base.clock import TURN_NS
 from ottla.server.base.promise import Promise
 from ottla.server.handlers import fetch as handler
-from ottla.server.handlers.fetch import PARTITIONS_A_STEP, UNCOUNTED
+from ottla.server.handlers.fetch import PARTITIONS_A_STEP, PARTITIONS_AT_ONCE, UNCOUNTED
 from ottla.server.partitions.fetch_sessions import PARTITION_BYTES
 from ottla.server.requests.session import Session
 from ottla.wire.errors import ErrorCode
@@ -21,7 +21,7 @@ from tests.log.support import batch
 from tests.server.handlers.data_calls import call, fetch_request, produce, read
 from tests.server.requests.test_session import Network
 
-MANY = 6 * PARTITIONS_A_STEP
+MANY = PARTITIONS_AT_ONCE + PARTITIONS_A_STEP
 ONE = batch(1)
 
 
@@ -87,8 +87,8 @@ def test_a_turn_reads_no_more_than_it_has_time_for(broker: MemoryBroker) -> None
 
 def test_few_partitions_are_answered_at_once(broker: MemoryBroker) -> None:
     slow(broker)
-    answer = call(broker, "fetch", 12, many(PARTITIONS_A_STEP))
-    assert len(answer.responses[0].partitions) == PARTITIONS_A_STEP
+    answer = call(broker, "fetch", 12, many(PARTITIONS_AT_ONCE))
+    assert len(answer.responses[0].partitions) == PARTITIONS_AT_ONCE
 
 
 def test_what_is_quick_is_answered_at_once_however_many_it_names(broker: MemoryBroker) -> None:
@@ -174,8 +174,8 @@ def test_nothing_is_left_of_a_client_that_goes(broker: MemoryBroker) -> None:
 
 @pytest.mark.parametrize("version", [12, 13])
 def test_a_session_of_many_answers_only_what_is_new(version: int) -> None:
-    broker = MemoryBroker({"t": PARTITIONS_A_STEP + 10})
-    every = PARTITIONS_A_STEP + 10
+    broker = MemoryBroker({"t": PARTITIONS_AT_ONCE + 10})
+    every = PARTITIONS_AT_ONCE + 10
     begin = call(broker, "fetch", version, many(every, version, session=(0, 0)))
     assert begin.session_id > 0
     assert len(begin.responses[0].partitions) == every
@@ -190,8 +190,8 @@ def test_a_session_of_many_answers_only_what_is_new(version: int) -> None:
 
 
 def test_a_request_that_was_overtaken_is_refused() -> None:
-    broker = MemoryBroker({"t": PARTITIONS_A_STEP + 10})
-    begin = call(broker, "fetch", 12, many(PARTITIONS_A_STEP + 10, session=(0, 0)))
+    broker = MemoryBroker({"t": PARTITIONS_AT_ONCE + 10})
+    begin = call(broker, "fetch", 12, many(PARTITIONS_AT_ONCE + 10, session=(0, 0)))
     answer = begun(broker, fetch_request("t", {}, session=(begin.session_id, 1), max_wait_ms=500))
     call(broker, "fetch", 12, fetch_request("t", {}, session=(begin.session_id, 2)))
     broker.clock.advance(1)
@@ -297,7 +297,7 @@ def test_what_a_session_counts_is_not_counted_twice() -> None:
 
 def test_what_a_follower_of_many_partitions_knows_is_looked_at_once_a_fetch() -> None:
     broker = MemoryBroker({})
-    count = PARTITIONS_A_STEP + 1
+    count = PARTITIONS_AT_ONCE + 1
     broker.create_topic("t", count, followers=(TWO,))
     traffic, session = broker.replica("t").traffic, (0, 0)
 
@@ -334,3 +334,39 @@ def test_what_a_follower_of_many_partitions_knows_is_looked_at_once_a_fetch() ->
     broker.replica("t", 5).append(ONE)  # it is woken, and the time is over
     ((data,),) = (topic.partitions for topic in finished(waiting).responses)
     assert (data.partition_index, len(data.records)) == (5, len(ONE))
+
+
+def test_in_a_round_whose_time_is_spent_even_few_hundred_are_read_in_turns() -> None:
+    """Hundreds of clients may ask for them at the same time, in their sessions by a request of forty bytes."""
+    count = 5 * PARTITIONS_A_STEP
+    broker = MemoryBroker({"t": count})
+    begin = call(broker, "fetch", 12, many(count, session=(0, 0)))
+    more = fetch_request("t", {}, session=(begin.session_id, 1))
+    broker.clock.advance(1)
+    assert not broker.clock.turns.is_spent(broker.clock, broker.clock.ticks_ns())
+    replicas = slow(broker)
+    broker.clock.spend(TURN_NS / 1e9)
+    answer = begun(broker, more)
+    assert replicas.looked_up == PARTITIONS_A_STEP
+    for _ in range(20):
+        broker.clock.advance()
+    assert answer.done()
+    few = fetch_request("t", dict.fromkeys(range(PARTITIONS_A_STEP), 0))
+    broker.clock.turns.is_spent(broker.clock, broker.clock.ticks_ns())
+    broker.clock.spend(TURN_NS / 1e9)
+    assert len(call(broker, "fetch", 12, few).responses[0].partitions) == PARTITIONS_A_STEP
+
+
+@pytest.mark.parametrize("count", [UNCOUNTED + 1, MANY])
+def test_one_that_waits_may_be_answered_early(broker: MemoryBroker, count: int) -> None:
+    connection = Network()
+    session = Session("PLAINTEXT", "127.0.0.1", connection=connection)
+    answer = handler.handle(many(count, max_wait_ms=500), broker.request(12, 1, session))
+    assert isinstance(answer, Promise)
+    (expire_early,) = connection.expire_early
+    assert expire_early is not None
+    expire_early()
+    assert not answer.done()
+    broker.clock.advance()
+    assert len(answer.result().responses[0].partitions) == count
+    assert broker.clock.waiting == 0

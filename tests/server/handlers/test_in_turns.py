@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ottla.server.base.clock import TURN_NS
+from ottla.server.base.clock import TURN_NS, Turns
 from ottla.server.base.promise import Promise
 from ottla.server.handlers import add_partitions_to_txn, offset_commit, offset_fetch
 from ottla.server.handlers.leave_group import MEMBERS_A_STEP
@@ -102,6 +102,7 @@ def answer(module: str, version: int, body: Any, request: Request, ticks_a_look:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clock, "ticks_ns", lambda: next(looks) * ticks_a_look)
         patch.setattr(clock, "call_later", lambda seconds, callback: later.append(callback))
+        patch.setattr(Turns, "is_spent", lambda turns, clock, now_ns: False)
         found = importlib.import_module(f"ottla.server.handlers.{module}").handle(body, request)
         turns = 1
         while later:

@@ -8,11 +8,16 @@ import logging
 
 import pytest
 
+from ottla.server.base.promise import Promise
+from ottla.server.dispatch.route import Waiting
 from ottla.server.network.client_memory import PATIENCE_S, TICK_S, ClientMemory
 from ottla.server.network.connection import BACKLOG_FRAMES, HIGH_WATER, Connection
 from ottla.server.network.receive_buffers import KEPT_BYTES, OwnBuffer, ReceiveBuffers
+from ottla.server.requests.request import Request
+from ottla.server.requests.session import Session
+from ottla.wire.primitives import Buffer
 from tests.fakes import FakeTransport
-from tests.server.network.peer import Peer, framed, turn
+from tests.server.network.peer import NO_BROKER, ROUTE, Peer, framed, turn
 
 FRAME = 100_000
 PART = 20_000
@@ -150,6 +155,92 @@ def test_beyond_the_limit_and_one_request_they_are_closed_at_once() -> None:
     peer.broker.clock.advance(0)
     assert peer.memory.held <= 1500
     assert peer.memory.evictions == sum(transport.aborted for _, transport in everybody) == 5
+
+
+class Fetches:
+    """Requests that wait, each of which keeps so many bytes; those that are to be answered early."""
+
+    def __init__(self, peer: Peer, kept: int, *, at_once: bool = False) -> None:
+        self._peer = peer
+        self._kept = kept
+        self._at_once = at_once
+        self.early: list[Promise[bytes]] = []
+
+    def wait(self, number: int) -> tuple[Client, Promise[bytes]]:
+        client, promise = self._peer.connect(f"10.0.3.{number}"), Promise[bytes]()
+
+        def expire_early() -> None:
+            self.early.append(promise)
+            if self._at_once:
+                promise.set_result(framed(b"early"))
+
+        def serve(frame: Buffer, session: Session) -> Waiting:
+            session.hold(self._kept, expire_early)
+            return Waiting(promise, ROUTE, Request(NO_BROKER, session, 1, 12, 0, None))
+
+        client[0].serve = serve
+        send(self._peer, client, framed(b"fetch"))
+        return client, promise
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_the_oldest_fetches_that_wait_are_answered_early_if_there_is_no_room(at_once: bool) -> None:
+    peer = Peer(1000, reserve=1000)
+    fetches = Fetches(peer, 200, at_once=at_once)
+    waiting = [fetches.wait(number) for number in range(5)]
+    peer.broker.clock.advance(10 * TICK_S)
+    assert fetches.early == [], "there is room for them"
+    waiting[1][1].set_result(framed(b"in time"))
+    waiting += [fetches.wait(number) for number in range(5, 8)]
+    for _ in range(200):
+        peer.broker.clock.advance(TICK_S)
+    assert fetches.early == [waiting[0][1], waiting[2][1]], "and no more of them while these have not left"
+    if not at_once:
+        for promise in fetches.early:
+            promise.set_result(framed(b"early"))
+    assert (peer.memory.held, peer.memory.evictions) == (1000, 0)
+    for (connection, _), _ in waiting:
+        connection.connection_lost(None)
+    assert (peer.memory.held, peer.memory._leaving_bytes, peer.memory._delayed) == (0, 0, {})
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_frame_that_needs_the_room_has_fetches_answered_early(at_once: bool) -> None:
+    peer = Peer(LIMIT, reserve=FRAME)
+    fetches = Fetches(peer, LIMIT // 4, at_once=at_once)
+    for number in range(4):
+        fetches.wait(number)
+    honest = peer.connect("10.0.2.1")
+    rest = framed(b"y" * FRAME)
+    for _ in range(5):
+        rest = send_what_is_read(peer, honest, rest)
+        peer.broker.clock.advance(TICK_S)
+    assert 1 <= len(fetches.early) <= 3
+    for promise in fetches.early[: 0 if at_once else 3]:
+        promise.set_result(framed(b"early"))
+    for _ in range(5):
+        peer.broker.clock.advance(TICK_S)
+        rest = send_what_is_read(peer, honest, rest)
+    assert peer.dispatch.served == [b"y" * FRAME]
+    assert len(fetches.early) <= 3
+    assert peer.memory.evictions == 0
+
+
+def test_a_client_that_goes_or_is_closed_while_it_is_to_be_answered_early_is_forgotten() -> None:
+    peer = Peer(500, reserve=100)
+    fetches = Fetches(peer, 300)
+    (gone, _), (late, _) = fetches.wait(0)[0], fetches.wait(1)[0]
+    peer.broker.clock.advance(TICK_S)
+    assert len(fetches.early) == 1
+    gone.connection_lost(None)
+    assert (peer.memory._leaving_bytes, peer.memory.held) == (0, 300)
+    fetches.wait(2)
+    fetches.wait(3)
+    peer.broker.clock.advance(0)
+    assert peer.memory.evictions > 0, "beyond the limit and the reserve nobody waits for an answer"
+    assert peer.memory.held <= 600
+    late.connection_lost(None)
+    assert peer.memory._leaving_bytes <= peer.memory.held
 
 
 def test_frames_behind_a_waiting_one_count_and_stop_the_reading() -> None:

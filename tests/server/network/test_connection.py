@@ -421,7 +421,7 @@ def test_what_a_waiting_request_keeps_counts_until_it_is_answered() -> None:
     promises: list[Promise[bytes]] = []
 
     def serve(frame: Buffer, session: Session) -> Waiting:
-        session.hold(kept)
+        session.hold(kept, print)
         promises.append(Promise())
         return Waiting(promises[-1], ROUTE, Request(NO_BROKER, session, 3, 0, 0, None))
 
@@ -433,7 +433,7 @@ def test_what_a_waiting_request_keeps_counts_until_it_is_answered() -> None:
         assert peer.memory.held == 0
     peer.send(framed(b"wait"))
     peer.connection.connection_lost(None)
-    peer.connection.session.hold(kept)
+    peer.connection.session.hold(kept, print)
     assert peer.memory.held == 0
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from ottla.server.base.clock import TURN_NS
 from ottla.server.base.promise import Promise
-from ottla.server.partitions.purgatory import FEW_PARTITIONS, Purgatory, Watch
+from ottla.server.partitions.purgatory import FEW_PARTITIONS, DelayedOperation, Purgatory, Watch
 from tests.fakes import ManualClock
 
 
@@ -306,3 +306,76 @@ def test_a_watch_of_a_client_that_has_gone_wakes_nobody() -> None:
     watch.add(partition)
     watch.change().cancel()
     partition.grow()
+
+
+@pytest.mark.parametrize("partitions", [2, FEW_PARTITIONS + 1])
+def test_a_request_that_is_to_be_answered_early_is_so_in_the_next_turn(partitions: int) -> None:
+    async def run() -> None:
+        clock, request = ManualClock(), Request(3)
+        watched = [Partition() for _ in range(partitions)]
+        waiting = DelayedOperation(Purgatory(clock), watched, 500, request.attempt, partitions)
+        waiting.expire_early()
+        waiting.expire_early()
+        assert request.looks == []
+        clock.advance()
+        assert waiting.promise.result() == "0"
+        assert request.looks == [True]
+        assert not any(partition.watchers for partition in watched)
+        assert clock.waiting == 0
+
+    asyncio.run(run())
+
+
+def test_a_watch_may_end_early() -> None:
+    clock = ManualClock()
+    watch = Watch(clock, 500)
+    change = watch.change()
+    watch.expire_early()
+    assert (change.done(), watch.expired, clock.waiting) == (True, True, 0)
+
+
+class Pops:
+    """A partition whose watchers count how many of all partitions were removed, and take time for it."""
+
+    def __init__(self, clock: ManualClock, removed: list[object]) -> None:
+        self.watchers: dict[object, Callable[[], None]] = SlowWatchers(clock, removed)
+
+
+class SlowWatchers(dict[object, Callable[[], None]]):
+    def __init__(self, clock: ManualClock, removed: list[object]) -> None:
+        self._clock, self._removed = clock, removed
+
+    def pop(self, key: object, *default: Any) -> Any:
+        self._clock.spend(TURN_NS / 1e9 / FEW_PARTITIONS)
+        self._removed.append(key)
+        return super().pop(key, *default)
+
+
+@pytest.mark.parametrize("in_turns", [False, True])
+def test_many_that_go_at_the_same_time_stop_watching_in_turns(in_turns: bool) -> None:
+    """Each of hundreds of clients that close their connections may watch a thousand partitions."""
+    clock, removed = ManualClock(), list[object]()
+    clock.advance(1)
+    watched = [Pops(clock, removed) for _ in range(3 * FEW_PARTITIONS)]
+    purgatory = Purgatory(clock)
+
+    def wait() -> Callable[[], None]:
+        if not in_turns:
+            return purgatory.watch(watched, 500, Request(9).attempt).cancel
+        watch = Watch(clock, 500)
+        for partition in watched:
+            watch.add(partition)
+        return watch.stop
+
+    for stop in [wait() for _ in range(10)]:
+        before = len(removed)
+        stop()
+        assert len(removed) - before <= 2 * FEW_PARTITIONS
+    woken = list(watched[-1].watchers.values())
+    assert woken
+    for wake in woken:
+        wake()
+    for _ in range(100):
+        clock.run_round()
+    assert len(removed) == 10 * len(watched)
+    assert not any(partition.watchers for partition in watched)

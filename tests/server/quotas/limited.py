@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from ottla.server.dispatch.chain import Chain, Place
@@ -27,7 +28,7 @@ class Client:
     def __init__(self) -> None:
         self.muted: list[int] = []
 
-    def hold(self, size: int) -> None:
+    def hold(self, size: int, expire_early: Callable[[], object] | None = None) -> None:
         pass
 
     def mute(self, throttle_time_ms: int) -> None:

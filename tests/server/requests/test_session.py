@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from ottla.server.requests.session import Session
 
 
 class Network:
-    """A connection that notes how long it was muted for, and what it was asked to count, each time."""
+    """A connection that notes how long it was muted for, and what it was asked to count, each time,
+    with what has the request answered early."""
 
     def __init__(self) -> None:
         self.muted: list[int] = []
         self.held: list[int] = []
+        self.expire_early: list[Callable[[], object] | None] = []
 
-    def hold(self, size: int) -> None:
+    def hold(self, size: int, expire_early: Callable[[], object] | None = None) -> None:
         self.held.append(size)
+        self.expire_early.append(expire_early)
 
     def mute(self, throttle_time_ms: int) -> None:
         self.muted.append(throttle_time_ms)
@@ -55,10 +59,10 @@ def test_a_client_is_muted_while_it_is_connected() -> None:
 def test_what_a_request_holds_counts_while_its_client_is_connected() -> None:
     network = Network()
     session = Session("PLAINTEXT", "127.0.0.1", connection=network)
-    session.hold(20)
+    session.hold(20, print)
     session.close()
-    session.hold(30)
-    assert network.held == [20]
+    session.hold(30, print)
+    assert (network.held, network.expire_early) == ([20], [print])
 
 
 def test_without_authentication_everybody_is_anonymous_and_of_unknown_software() -> None:
