@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.server.testkit.fields import Refused
+from ottla.server.testkit.parked import Parked
 from ottla.wire.messages import add_partitions_to_txn, end_txn, fetch, init_producer_id
 from tests.server.testkit.lives_rig import Client, Rig, fetch_of_orders, living, run
 from tests.server.testkit.members import connect, until_taken
@@ -109,6 +110,10 @@ def test_a_connection_shows_what_waits_and_how_long_it_is_muted() -> None:
             found = (await look(rig, "/v1/connections"))["connections"][0]
             assert (found["client_id"], found["host"], found["listener"]) == ("app-1", "127.0.0.1", "PLAINTEXT")
             assert (found["parked"]["api"], found["muted_for_ms"]) == ("Fetch", None)
+            (session,) = (connection.session for connection in rig.kit.broker.listeners[0].connections)
+            parked = rig.kit.parked.get(session)
+            assert isinstance(parked, Parked)
+            assert parked.request.client_id == "app-1"
             await rig.call("POST", "/v1/records/orders", {"value": "one"})
             assert (await fetching).responses[0].partitions[0].records
             assert (await look(rig, "/v1/connections"))["connections"][0]["parked"] is None
