@@ -79,7 +79,7 @@ class CoordinatorClock:
 
     @property
     def waiting(self) -> int:
-        """Returns the number of timers that have neither run nor been cancelled, without the one that ends a round."""
+        """Returns the number of timers that will run, but for the one that notes the end of a round."""
         return sum(not handle.cancelled and callback != self.turns._end_round for _, _, handle, callback in self._timers)
 
 
