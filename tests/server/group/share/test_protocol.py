@@ -389,7 +389,7 @@ def test_a_restart_finds_everything_at_every_step() -> None:
 
 @pytest.mark.parametrize("rounds", range(7))
 def test_a_heartbeat_of_a_large_group_is_answered_in_turns(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
-    """What it has found is no longer true if a member leaves meanwhile, or a topic grows."""
+    """A member that leaves meanwhile, or a topic that grows, makes what it has found so far untrue."""
     for each in (operations, modern_group):
         monkeypatch.setattr(each, "LARGE", 0)
     driver = Driver()
