@@ -81,7 +81,7 @@ def one_by_one(made: list[OffsetRecord], timestamp_ms: int) -> bytes:
     """Makes the batch with the generated codecs instead of by patching the quick function, which compiled code
     would not notice.
     """
-    return build_batch([records._encode(record, timestamp_ms) for record in made], base_sequence=0)
+    return build_batch([records.encode_record(record, timestamp_ms) for record in made], base_sequence=0)
 
 
 @pytest.mark.parametrize(
