@@ -67,6 +67,7 @@ class FollowingLog:
         self._disk = disk
         self._static_voters = voters
         self._transactions = Transactions()
+        self._is_applying = False
         self.kraft_version = 0
         """From 1 on the voters are kept in the log, and quorum-state has another form."""
         self._voters: Any = None
@@ -84,9 +85,9 @@ class FollowingLog:
 
     @property
     def is_in_transaction(self) -> bool:
-        """Returns whether the records applied last belong to an operation whose end has not come: then no snapshot can be
-        made."""
-        return self._transactions.open
+        """Returns whether the records applied last belong to an operation whose end has not come, or is being applied: then no
+        snapshot can be made."""
+        return self._transactions.open or self._is_applying
 
     def voter_controls(self) -> list[tuple[int, WireStruct]]:
         """Returns the control records that a snapshot repeats: the voters, unless the configuration lists them."""
@@ -175,7 +176,9 @@ class FollowingLog:
                 if header.next_offset > upto:
                     return
                 if header.last_offset >= self.applied:
+                    self._is_applying = True
                     yield from self._apply_batch(image, batch)
+                    self._is_applying = False
                     self.applied = header.next_offset
                     self.epoch = header.partition_leader_epoch
                     self.last_append_ms = header.max_timestamp
