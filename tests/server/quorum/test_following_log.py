@@ -36,6 +36,7 @@ def begin_at(follower: Follower, snapshot_id: SnapshotId) -> MetadataImage:
     """Has the log begin at a snapshot in its directory; returns the image of it."""
     image = MetadataImage("cluster")
     contents = at_once(follower.log.load_snapshot(snapshot_id, follower.log.read_snapshot(snapshot_id), image))
+    assert not contents.records, "they are freed step by step"
     follower.log.begin_at(snapshot_id, contents)
     return image
 
