@@ -300,8 +300,9 @@ class MetadataImage:
             self.highest_offset = last_offset
         events, self._events = self._events, []
         self._changed_resources.clear()
+        send = self.sender()
         for event in events:
-            self.send(event)
+            send(event)
 
     def change(self, record: WireStruct) -> None:
         """Makes the change of one record, and keeps its event. Raises MetadataError."""
@@ -310,10 +311,15 @@ class MetadataImage:
             raise MetadataError(f"{type(record).__name__} is not a metadata record")
         apply(self, record)
 
-    def send(self, event: Event) -> None:
-        """Sends an event to all who listen."""
-        for subscriber in self._subscribers:
-            subscriber(event)
+    def sender(self) -> Callable[[Event], None]:
+        """Returns what sends an event to all who listen now. Who subscribes later has found what the image has already."""
+        subscribers = tuple(self._subscribers)
+
+        def send(event: Event) -> None:
+            for subscriber in subscribers:
+                subscriber(event)
+
+        return send
 
     def partitions_of(self, topic: TopicImage) -> dict[int, PartitionImage]:
         """Returns the partitions of a topic, for records to change them."""

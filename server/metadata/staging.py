@@ -44,10 +44,11 @@ def apply_in_steps(image: MetadataImage, records: Sequence[WireStruct], last_off
 
 
 def report_in_steps(image: MetadataImage, events: Iterable[Event]) -> Steps[None]:
-    """Sends the events of what the image has already, one a step."""
+    """Sends the events of what the image has already, one a step, to those who listened when it got that."""
     image.is_reporting = True
+    send = image.sender()
     for event in events:
-        image.send(event)
+        send(event)
         yield None
     image.is_reporting = False
 
