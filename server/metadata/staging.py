@@ -44,11 +44,13 @@ def apply_in_steps(image: MetadataImage, records: Sequence[WireStruct], last_off
 
 
 def report_in_steps(image: MetadataImage, events: Iterable[Event]) -> Steps[None]:
-    """Sends the events of what the image has already, one a step, to those who listened when it got that."""
+    """Sends the events of what the image has already, one a step. Who subscribes meanwhile has found it there, and hears nothing
+    of it."""
     image.is_reporting = True
-    send = image.sender()
+    subscribers = tuple(image.subscribers)
     for event in events:
-        send(event)
+        for subscriber in subscribers:
+            subscriber(event)
         yield None
     image.is_reporting = False
 

@@ -18,6 +18,7 @@ from ottla.server.metadata.cluster import CannotJoin
 from ottla.server.metadata.image import Endpoint
 from ottla.server.metadata.staging import FEW_RECORDS
 from ottla.server.quorum.cluster import QuorumCluster, _longest_pause_ms, open_quorum, quorum_addresses
+from ottla.server.quorum.finder import Address
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
@@ -242,7 +243,7 @@ def test_the_copy_gets_snapshots_of_its_own() -> None:
     joins(scenario, metadata_log_max_record_bytes_between_snapshots="1")
 
 
-def test_the_controllers_hear_of_a_change_only_when_it_has_gone_out() -> None:
+def test_a_heartbeat_names_no_change_that_is_still_going_out() -> None:
     """They let another broker stop once all others know who leads its partitions."""
 
     async def scenario(rig: Rig) -> None:
@@ -254,7 +255,7 @@ def test_the_controllers_hear_of_a_change_only_when_it_has_gone_out() -> None:
         seen: list[int] = []
 
         def lose_leader(event: object) -> None:
-            rig.cluster._lose_leader(("other.test", 9093))
+            rig.cluster._lose_leader(Address("other.test", 9093))
             seen.append(heartbeat.metadata_offset)
 
         image.subscribe(lose_leader)

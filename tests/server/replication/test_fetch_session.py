@@ -14,7 +14,7 @@ Named = tuple[int, int, list[tuple[bytes, int]], list[tuple[bytes, int]]]
 
 
 waits: list[bool] = []
-"""Whether the leader might wait with its answer to each request."""
+"""For each request, True if the leader may wait with its answer."""
 
 
 def named(session: FetchSession) -> Named:
