@@ -146,7 +146,7 @@ def test_nobody_sees_half_of_it() -> None:
     assert not image.is_reporting
 
 
-def test_a_late_subscriber_is_told_of_the_next_operation() -> None:
+def test_a_late_subscriber_gets_events_of_the_next_operation_only() -> None:
     """A broker may be starting: what it made of the image must not be changed again, nor be deleted as what it replaced."""
     image = image_with(FEW_RECORDS + 1)
     events = heard(image)
