@@ -14,7 +14,7 @@ Named = tuple[int, int, list[tuple[bytes, int]], list[tuple[bytes, int]]]
 
 
 waits: list[bool] = []
-"""For each request, True if the leader may wait with its answer."""
+"""For each request, True if the leader might wait with its answer."""
 
 
 def named(session: FetchSession) -> Named:
