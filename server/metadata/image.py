@@ -217,8 +217,8 @@ class MetadataImage:
     the first."""
 
     __slots__ = (
-        "_alike", "_changed_resources", "_events", "_subscribers", "brokers", "changes", "cluster_id", "configs", "features",
-        "highest_offset", "is_reporting", "kept", "kraft_version", "next_producer_id", "topics", "topics_by_id",
+        "_alike", "_changed_resources", "_events", "brokers", "changes", "cluster_id", "configs", "features",
+        "highest_offset", "is_reporting", "kept", "kraft_version", "next_producer_id", "subscribers", "topics", "topics_by_id",
     )  # fmt: skip
 
     def __init__(self, cluster_id: str) -> None:
@@ -241,7 +241,8 @@ class MetadataImage:
         """Records that are kept whole, by kind and identity."""
         self._alike: dict[str, list[str]] = {}
         """The names of topics with '.' or '_', by `metrics_name`."""
-        self._subscribers: list[Callable[[Event], None]] = []
+        self.subscribers: list[Callable[[Event], None]] = []
+        """Those who hear of every change."""
         self._events: list[Event] = []
         self._changed_resources: set[tuple[int, str]] = set()
         """The resources of the ConfigChanged among `_events`, of which a snapshot has one for each topic with settings."""
@@ -284,7 +285,7 @@ class MetadataImage:
 
     def subscribe(self, callback: Callable[[Event], None]) -> None:
         """Calls `callback` for every change from now on, in the order of the records. It must not raise."""
-        self._subscribers.append(callback)
+        self.subscribers.append(callback)
 
     def apply(self, record: WireStruct, offset: int | None = None) -> None:
         """Applies one record. `offset` is its offset in the log, None for a record of a snapshot. Raises MetadataError."""
@@ -301,7 +302,8 @@ class MetadataImage:
         events, self._events = self._events, []
         self._changed_resources.clear()
         for event in events:
-            self.send(event)
+            for subscriber in self.subscribers:
+                subscriber(event)
 
     def change(self, record: WireStruct) -> None:
         """Makes the change of one record, and keeps its event. Raises MetadataError."""
@@ -309,11 +311,6 @@ class MetadataImage:
         if apply is None:
             raise MetadataError(f"{type(record).__name__} is not a metadata record")
         apply(self, record)
-
-    def send(self, event: Event) -> None:
-        """Sends an event to all who listen."""
-        for subscriber in self._subscribers:
-            subscriber(event)
 
     def partitions_of(self, topic: TopicImage) -> dict[int, PartitionImage]:
         """Returns the partitions of a topic, for records to change them."""

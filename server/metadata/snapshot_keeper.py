@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.log.partition import PartitionLog
     from ottla.server.base.clock import Clock
     from ottla.server.metadata.image import MetadataImage
+    from ottla.server.metadata.image_records import Frozen
     from ottla.wire.primitives import WireStruct
 
 _CLEANING_INTERVAL_SECONDS: Final = 60.0
@@ -109,7 +110,7 @@ class SnapshotKeeper:
             return f"the last one is {waited_ms // 1000} s old"
         return None
 
-    def run(self) -> Awaitable[None] | None:
+    def run(self) -> Coroutine[Any, Any, None] | None:
         """Cleans the log if it is time to, and, if a snapshot is due, returns the coroutine that writes it. Raises
         StorageError."""
         if self._log.partition_log.directory.failed is not None:
@@ -120,24 +121,31 @@ class SnapshotKeeper:
         reason = self.why_due
         return None if reason is None else self.take(reason)
 
-    async def take(self, reason: str) -> None:
-        """Writes a snapshot of the image as it is now. Raises StorageError."""
+    def take(self, reason: str) -> Coroutine[Any, Any, None]:
+        """Returns the coroutine that writes a snapshot of the image as it is now, and raises StorageError. The image is copied
+        before that begins, because it may be in the middle of an operation then."""
         from ottla.server.metadata.image_records import freeze
-        from ottla.server.metadata.snapshot_writer import SnapshotWriter
 
-        log = self._log.partition_log
         snapshot_id = SnapshotId(self._image.highest_offset + 1, self._log.epoch)
         self._last_bytes, self._last_end_offset = self._log.appended_bytes, snapshot_id.end_offset
         self._last = self._clock.monotonic()
         logger.info("writing snapshot %s because %s", snapshot_id, reason)
+        return self._write(snapshot_id, freeze(self._image), self._log.voter_controls(), self._log.last_append_ms)
+
+    async def _write(
+        self, snapshot_id: SnapshotId, frozen: Frozen, controls: list[tuple[int, WireStruct]], last_contained_ms: int
+    ) -> None:
+        from ottla.server.metadata.snapshot_writer import SnapshotWriter
+
+        log = self._log.partition_log
         with log.directory.guard(f"writing snapshot {snapshot_id}"):
             writer = SnapshotWriter(
                 self._disk,
                 log.path,
                 snapshot_id,
-                freeze(self._image),
-                controls=self._log.voter_controls(),
-                last_contained_ms=self._log.last_append_ms,
+                frozen,
+                controls=controls,
+                last_contained_ms=last_contained_ms,
                 now_ms=self._clock.now_ms,
                 random=self._random,
             )

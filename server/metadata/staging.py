@@ -2,8 +2,8 @@
 
 Nobody may see half of an operation, and that of 10,000 records takes some 30 ms to apply. So its changes are made beside the
 image first (`_Staged`), where later records of the same operation see them, and come into the image all at once, which takes a
-hundredth of a microsecond or two each. Then its events go out, again in steps. Whoever looks meanwhile finds the whole operation
-in the image, while what follows the image by its events is some milliseconds behind: `MetadataImage.is_reporting` says so.
+tenth of a microsecond each. Then its events go out, again in steps. Whoever looks meanwhile finds the whole operation in the
+image, while what follows the image by its events is some milliseconds behind: `MetadataImage.is_reporting` says so.
 
 Nobody else may change the image until the last step is taken. Operations of ordinary size take one step, as at a start.
 """
@@ -44,10 +44,13 @@ def apply_in_steps(image: MetadataImage, records: Sequence[WireStruct], last_off
 
 
 def report_in_steps(image: MetadataImage, events: Iterable[Event]) -> Steps[None]:
-    """Sends the events of what the image has already, one a step."""
+    """Sends the events of what the image has already, one a step. Who subscribes meanwhile has found it there, and hears nothing
+    of it."""
     image.is_reporting = True
+    subscribers = tuple(image.subscribers)
     for event in events:
-        image.send(event)
+        for subscriber in subscribers:
+            subscriber(event)
         yield None
     image.is_reporting = False
 

@@ -278,7 +278,8 @@ class QuorumCluster(Cluster):
         if self._heartbeat is not None:
             leader = self._finder.leader
             self._heartbeat.address = leader.address if leader is not None else None
-            self._heartbeat.metadata_offset = self._image.highest_offset
+            if not self._image.is_reporting:
+                self._heartbeat.metadata_offset = self._image.highest_offset
         self._waits.look()
 
     def _is_registered(self) -> bool:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.log.errors import CorruptRecord, StorageError
 from ottla.log.following import append_as_follower
 from ottla.server.base.damage import way_out
-from ottla.server.base.turns import Steps, in_runs
+from ottla.server.base.turns import Steps
 from ottla.server.metadata import quorum_state, snapshot
 from ottla.server.metadata.metadata_log import Transactions
 from ottla.server.metadata.staging import RECORDS_A_STEP, apply_in_steps
@@ -67,6 +67,7 @@ class FollowingLog:
         self._disk = disk
         self._static_voters = voters
         self._transactions = Transactions()
+        self._is_applying = False
         self.kraft_version = 0
         """From 1 on the voters are kept in the log, and quorum-state has another form."""
         self._voters: Any = None
@@ -84,9 +85,9 @@ class FollowingLog:
 
     @property
     def is_in_transaction(self) -> bool:
-        """Returns whether the records applied last belong to an operation whose end has not come: then no snapshot can be
-        made."""
-        return self._transactions.open
+        """Returns whether the records applied last belong to an operation whose end has not come, or is being applied: then no
+        snapshot can be made."""
+        return self._transactions.open or self._is_applying
 
     def voter_controls(self) -> list[tuple[int, WireStruct]]:
         """Returns the control records that a snapshot repeats: the voters, unless the configuration lists them."""
@@ -175,7 +176,9 @@ class FollowingLog:
                 if header.next_offset > upto:
                     return
                 if header.last_offset >= self.applied:
+                    self._is_applying = True
                     yield from self._apply_batch(image, batch)
+                    self._is_applying = False
                     self.applied = header.next_offset
                     self.epoch = header.partition_leader_epoch
                     self.last_append_ms = header.max_timestamp
@@ -226,11 +229,12 @@ class FollowingLog:
             return self._disk.read_bytes(path)
 
     def load_snapshot(self, snapshot_id: SnapshotId, data: bytes, image: MetadataImage) -> Steps[Snapshot]:
-        """Makes steps that give an empty image the content of a snapshot, of which the bytes are given, and return it. They raise
-        MetadataError."""
+        """Makes steps that give an empty image the content of a snapshot, of which the bytes are given, and return it without its
+        records: each step frees its own, because a hundred thousand are not freed within a turn. They raise MetadataError."""
         contents = yield from snapshot.read_in_steps(data, self._path_of(snapshot_id))
-        for run in in_runs(contents.records, RECORDS_A_STEP):
-            image.apply_all(run)
+        while contents.records:
+            image.apply_all(contents.records[:RECORDS_A_STEP])
+            del contents.records[:RECORDS_A_STEP]
             yield None
         image.highest_offset = snapshot_id.end_offset - 1
         image.kraft_version = contents.kraft_version

@@ -6,7 +6,8 @@ After a request without an answer, or an answer that the leader does not know th
 knows: the next request names everything again, with the old id, which ends that session if there is one.
 
 Ten thousand partitions are not named at once, because neither side should take so long over one request: the session begins with
-some, and the next requests add the others, without a wait. Only a leader that has no room for sessions is asked for all.
+some, and the next requests add the others, without a wait. Only a leader that has no room for sessions is asked for all. What the
+leader knows already and is asked for something else of is named at once: it would send again what is here.
 """
 
 from __future__ import annotations
@@ -24,20 +25,23 @@ if TYPE_CHECKING:
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 _MAX_EPOCH: Final = 2**31 - 1
-MOST_NAMED: Final = 2_000
-"""So many partitions a request names, which takes some two milliseconds to make, and so does its answer to be read."""
+MOST_ADDED: Final = 2_000
+"""So many partitions a request adds, which takes some two milliseconds to make, and so does its answer to be read."""
 
 
 class FetchSession:
     """The session of one fetcher with one leader: what the leader is asked for; see the module's docstring."""
 
-    __slots__ = ("_changed", "_epoch", "_forgotten", "_is_refused", "_session_id", "_wanted")
+    __slots__ = ("_changed", "_epoch", "_forgotten", "_is_refused", "_new", "_session_id", "_wanted")
 
     def __init__(self) -> None:
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._wanted: dict[Key, FetchPartition] = {}
+        self._new: dict[Key, None] = {}
+        """The partitions of which the leader has not been told yet."""
         self._changed: dict[Key, None] = {}
+        """Those of which it was told something else."""
         self._forgotten: dict[Key, None] = {}
         self._is_refused = False
         """True if the leader made no session the last time."""
@@ -48,13 +52,18 @@ class FetchSession:
 
     def want(self, key: Key, partition: FetchPartition) -> None:
         """Asks for a partition, or for something else of it."""
+        is_new = key in self._new or (key not in self._wanted and key not in self._forgotten)
         self._wanted[key] = partition
-        self._changed[key] = None
+        (self._new if is_new else self._changed)[key] = None
         self._forgotten.pop(key, None)  # a request that both names and forgets a partition forgets it
 
     def forget(self, key: Key) -> None:
         """Asks for a partition no longer."""
-        if self._wanted.pop(key, None) is not None:
+        if self._wanted.pop(key, None) is None:
+            return
+        if key in self._new:
+            del self._new[key]
+        else:
             self._changed.pop(key, None)
             self._forgotten[key] = None
 
@@ -62,18 +71,18 @@ class FetchSession:
         """Gives a request its session and its partitions; it does not wait if there are more to be named."""
         request.session_id, request.session_epoch = self._session_id, self._epoch
         if self._epoch == INITIAL_EPOCH:
-            self._changed, self._forgotten = dict.fromkeys(self._wanted), {}
-        named = list(islice(self._changed, None if self._is_refused else MOST_NAMED))
-        request.topics = _by_topic({key: self._wanted[key] for key in named})
-        for key in named:
-            del self._changed[key]
-        if self._changed:
+            self._new, self._changed, self._forgotten = dict.fromkeys(self._wanted), {}, {}
+        added = list(islice(self._new, None if self._is_refused else MOST_ADDED))
+        request.topics = _by_topic({key: self._wanted[key] for key in (*self._changed, *added)})
+        for key in added:
+            del self._new[key]
+        if self._new:
             request.max_wait_ms = 0
         forgotten: dict[bytes, list[int]] = {}
         for topic_id, index in self._forgotten:
             forgotten.setdefault(topic_id, []).append(index)
         request.forgotten_topics_data = [ForgottenTopic("", topic_id, indexes) for topic_id, indexes in forgotten.items()]
-        self._forgotten = {}
+        self._changed, self._forgotten = {}, {}
 
     def accept(self, answer: FetchResponse) -> bool:
         """Takes over what an answer says of the session. Returns whether the answer is about partitions; otherwise it is an

@@ -146,6 +146,19 @@ def test_nobody_sees_half_of_it() -> None:
     assert not image.is_reporting
 
 
+def test_a_late_subscriber_gets_events_of_the_next_operation_only() -> None:
+    """A broker may be starting: what it made of the image must not be changed again, nor be deleted as what it replaced."""
+    image = image_with(FEW_RECORDS + 1)
+    events = heard(image)
+    steps = apply_in_steps(image, changes(1, FEW_RECORDS + 1), 7)
+    next(steps)
+    late = heard(image)
+    at_once(steps)
+    assert (len(events), len(late)) == (FEW_RECORDS + 1, 0)
+    at_once(apply_in_steps(image, changes(1, FEW_RECORDS + 1), 8))
+    assert late == events[FEW_RECORDS + 1 :]
+
+
 def test_a_few_records_are_applied_in_one_step_with_their_events() -> None:
     image = image_with(FEW_RECORDS)
     events = heard(image)

@@ -16,7 +16,9 @@ from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed
 from ottla.server.metadata.cluster import CannotJoin
 from ottla.server.metadata.image import Endpoint
+from ottla.server.metadata.staging import FEW_RECORDS
 from ottla.server.quorum.cluster import QuorumCluster, _longest_pause_ms, open_quorum, quorum_addresses
+from ottla.server.quorum.finder import Address
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
@@ -239,6 +241,29 @@ def test_the_copy_gets_snapshots_of_its_own() -> None:
         assert NODE_ID in rig.cluster.image.brokers, "before anything went over the network"
 
     joins(scenario, metadata_log_max_record_bytes_between_snapshots="1")
+
+
+def test_a_heartbeat_names_no_change_that_is_still_going_out() -> None:
+    """They let another broker stop once all others know who leads its partitions."""
+
+    async def scenario(rig: Rig) -> None:
+        await rig.join()
+        image, heartbeat = rig.cluster.image, rig.cluster._heartbeat
+        assert heartbeat is not None
+        before = image.highest_offset
+        rig.controller.write(*(topic(f"t-{number}") for number in range(FEW_RECORDS + 1)))
+        seen: list[int] = []
+
+        def lose_leader(event: object) -> None:
+            rig.cluster._lose_leader(Address("other.test", 9093))
+            seen.append(heartbeat.metadata_offset)
+
+        image.subscribe(lose_leader)
+        await rig.until(lambda: len(seen) == FEW_RECORDS + 1)
+        assert set(seen) == {before}
+        await rig.until(lambda: heartbeat.metadata_offset == image.highest_offset)
+
+    joins(scenario)
 
 
 def test_no_snapshot_is_made_of_a_change_that_is_still_going_out() -> None:

@@ -36,6 +36,7 @@ def begin_at(follower: Follower, snapshot_id: SnapshotId) -> MetadataImage:
     """Has the log begin at a snapshot in its directory; returns the image of it."""
     image = MetadataImage("cluster")
     contents = at_once(follower.log.load_snapshot(snapshot_id, follower.log.read_snapshot(snapshot_id), image))
+    assert not contents.records, "they are freed step by step"
     follower.log.begin_at(snapshot_id, contents)
     return image
 
@@ -215,6 +216,23 @@ def test_an_operation_of_several_batches_takes_effect_at_its_end() -> None:
     leader.write(topic("d"), EndTransactionRecord())
     follower.follow(leader)
     assert (follower.topics, follower.log.is_in_transaction) == (["a", "b", "c", "d"], False)
+
+
+def test_a_large_operation_of_several_batches_is_one_until_it_has_been_reported() -> None:
+    """A snapshot that was made while it takes effect would lack its first batches, and end behind them."""
+    follower, leader = Follower(), begun()
+    leader.write(BeginTransactionRecord("c"))
+    leader.topics(*(f"t-{number}" for number in range(2 * RECORDS_A_STEP)))
+    leader.write(EndTransactionRecord())
+    follower.follow(leader, high_watermark=leader.end - 1)
+    follower.log.note_high_watermark(leader.end)
+    steps = [
+        (follower.log.is_in_transaction, follower.log.applied == leader.end, len(follower.topics))
+        for _ in follower.log.apply(follower.image)
+    ]
+    assert len(steps) > 2 * RECORDS_A_STEP
+    assert all(in_transaction != applied for in_transaction, applied, _ in steps)
+    assert {topics for _, applied, topics in steps if not applied} == {2, 2 + 2 * RECORDS_A_STEP}
 
 
 def test_it_begins_again_at_a_snapshot_of_the_leader() -> None:

@@ -70,7 +70,7 @@ def test_a_leader_without_a_place_for_a_session_is_told_everything_each_time() -
 
 
 def test_a_session_begins_with_some_of_many_and_the_others_follow_without_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_session, "MOST_NAMED", 2)
+    monkeypatch.setattr(fetch_session, "MOST_ADDED", 2)
     keys = [(b"t" * 16, index) for index in range(5)]
     it = session(*keys)
     assert (named(it), waits[-1]) == ((0, 0, keys[:2], []), False)
@@ -78,15 +78,34 @@ def test_a_session_begins_with_some_of_many_and_the_others_follow_without_a_wait
     it.forget(keys[0])
     it.forget(keys[3])
     it.want(keys[1], FetchPartition(1, fetch_offset=5))
-    assert (named(it), waits[-1]) == ((9, 1, [keys[2], keys[4]], [keys[0], keys[3]]), False)
+    assert (named(it), waits[-1]) == ((9, 1, [keys[1], keys[2], keys[4]], [keys[0]]), True)
     assert it.accept(FetchResponse(session_id=9))
-    assert (named(it), waits[-1]) == ((9, 2, [keys[1]], []), True)
+    assert (named(it), waits[-1]) == ((9, 2, [], []), True)
     it.lose()
     assert (named(it), waits[-1]) == ((9, 0, keys[1:3], []), False)
 
 
+def test_what_the_leader_knows_of_is_named_at_once_however_much_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answers go by what it was told last."""
+    monkeypatch.setattr(fetch_session, "MOST_ADDED", 2)
+    keys = [(b"t" * 16, index) for index in range(7)]
+    it = session(*keys)
+    for _ in range(3):
+        named(it)
+        assert it.accept(FetchResponse(session_id=9))
+    for key in keys[:6]:
+        it.want(key, FetchPartition(key[1], fetch_offset=5))
+    it.forget(keys[2])
+    it.forget(keys[3])
+    it.want(keys[2], FetchPartition(2, fetch_offset=6))
+    it.want(keys[6], FetchPartition(6, fetch_offset=7))
+    _, _, found, forgotten = named(it)
+    assert sorted(found) == [keys[0], keys[1], keys[2], keys[4], keys[5], keys[6]]
+    assert forgotten == [keys[3]]
+
+
 def test_a_leader_that_makes_no_session_is_asked_for_all_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_session, "MOST_NAMED", 2)
+    monkeypatch.setattr(fetch_session, "MOST_ADDED", 2)
     keys = [(b"t" * 16, index) for index in range(5)]
     it = session(*keys)
     named(it)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.server.replication import fetch_session
 from ottla.server.replication.fetcher import START_OFFSETS_SECONDS
 from ottla.wire.messages.fetch import FetchResponse
 from tests.log.support import batch
@@ -112,3 +113,24 @@ def test_nothing_is_connected_any_more_once_it_is_to_end(monkeypatch: pytest.Mon
         assert rig.connected == []
 
     run(scenario)
+
+
+def test_an_answer_is_to_what_was_asked_last_though_a_session_of_many_partitions_is_only_begun(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A leader sends what follows the offset that it was told last. What has moved on since has to be told at once, even while
+    partitions wait that were not named yet: records that are here already would come again, and look wrong."""
+    monkeypatch.setattr(fetch_session, "MOST_ADDED", 2)
+
+    async def scenario(rig: Rig) -> None:
+        followings = [rig.follow(f"t{at}") for at in range(7)]
+        await turns()
+        for rounds in range(1, 6):
+            for following in followings:
+                rig.leader_log(following).fill(1)
+            await rig.answer()
+            named = min(2 * rounds, 7)
+            assert [each.log.log_end_offset for each in followings] == [rounds] * named + [0] * (7 - named)
+
+    run(scenario)
+    assert not caplog.records
