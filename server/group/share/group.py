@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
-from ottla.server.group.modern.group import SubscribedGroup
+from ottla.server.group.modern.group import LARGE, SubscribedGroup
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.server.group.share import records
 from ottla.server.group.share.member import ShareMember, assignment_of
@@ -68,6 +68,12 @@ class ShareGroup(SubscribedGroup[ShareMember]):
 
     def tombstones(self) -> Sequence[GroupRecord]:
         return records.group_tombstones(self.group_id, self.members)
+
+    @property
+    def is_large(self) -> bool:
+        """Returns whether its members name so many topics, or it has state in so many, that an operation may take longer than a
+        turn: a group without members has state, too."""
+        return super().is_large or sum(map(len, self.state_partitions)) > LARGE
 
     # Members
 

@@ -415,3 +415,30 @@ def test_a_heartbeat_of_a_large_group_is_answered_in_turns(monkeypatch: pytest.M
     assert (list(group.members), list(group.targets)) == (["n"], ["n"])
     assert group.metadata_hash == driver.broker.groups.shard("g").protocol(ShareProtocol)._topics.hash_of({"t"})
     assert group.state_partitions.initialized[T].partitions == {0, 1, 2, 3, 4}
+
+
+def test_groups_forget_a_deleted_topic_in_turns() -> None:
+    """All groups were looked at at once, and had their records together. These two are of one partition."""
+    driver = Driver()
+    for group in ("g", "k"):
+        driver.alter("t", {0: 5}, group=group)
+        driver.alter("u", {0: 5}, group=group)
+    gone = TOPICS["t"][0]
+    with slow(driver.clock):
+        driver.broker.remove("t")
+        seen = []
+        for _ in range(3):
+            seen.append([gone in driver.group(group).state_partitions.initialized for group in ("g", "k")])
+            driver.clock.next_round()
+    assert seen == [[True, True], [False, True], [False, False]]
+
+
+def test_a_group_that_cannot_forget_a_deleted_topic_keeps_no_other_from_it(caplog: pytest.LogCaptureFixture) -> None:
+    driver = Driver()
+    for group in ("g", "h"):
+        driver.alter("t", {0: 5}, group=group)
+    driver.broker.log.fail = StorageError("gone")
+    driver.broker.remove("t")
+    driver.clock.advance(0)
+    assert caplog.text.count("cannot forget the topics that were deleted") == 2
+    assert all(driver.group(group).state_partitions.initialized for group in ("g", "h"))
