@@ -12,6 +12,7 @@ again is in no record, only in memory; for a group that was loaded it is in the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from ottla.server.group.errors import GroupError
@@ -125,6 +126,9 @@ class ShareGroup(SubscribedGroup[ShareMember]):
 
     def _put(self, member: ShareMember) -> None:
         former = self.members.get(member.member_id)
+        topics = self.names.shared(member.topics)
+        if topics is not member.topics:
+            member = replace(member, topics=topics)
         self.names.change(frozenset() if former is None else former.topics, member.topics)
         self.members[member.member_id] = member
 

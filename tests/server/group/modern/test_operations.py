@@ -127,7 +127,7 @@ def test_a_topic_that_changes_meanwhile_is_not_overlooked(driver: Beating, round
     protocol = shard(driver).protocol_of("g")
     assert end(driver, answer).error_code == NONE
     assert end(driver, driver.beat("m", 2)).error_code == NONE
-    assert group(driver).metadata_hash == protocol._services.topics.hash_of({"t"})  # type: ignore[attr-defined]
+    assert group(driver).metadata_hash == protocol._services.topics.hash_of({"t"})  # type: ignore[attr-defined]  # of the consumer protocol
 
 
 def test_a_group_that_is_deleted_meanwhile(driver: Beating) -> None:
