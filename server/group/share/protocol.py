@@ -174,7 +174,13 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         """
         if request.epoch == LEAVING_EPOCH:
             return self._leave(group_id, request)
-        return self._operations.carry_out(group_id, partial(self._stay, group_id, request), request.topics)
+        answer = self._operations.carry_out(group_id, partial(self._stay, group_id, request), request.topics)
+        group = self._shard.groups.get(group_id)
+        if isinstance(answer, Promise) and isinstance(group, ShareGroup):
+            member = group.members.get(request.member_id)
+            if member is not None and member.epoch == request.epoch:  # it came in time, whenever it is carried out
+                self._begin_session(group_id, member.member_id)
+        return answer
 
     def _stay(self, group_id: str, request: Heartbeat) -> Steps[Result[HeartbeatAnswer]]:
         """Makes steps that return the records and the answer for a member that joins or stays. They raise GroupError."""

@@ -114,6 +114,17 @@ def test_after_a_change_it_is_planned_again(driver: Beating, rounds: int) -> Non
     assert group(driver).targets.keys() == {"n"}
 
 
+@pytest.mark.parametrize(("epoch", "stays"), [(2, True), (3, False)])
+def test_a_member_whose_heartbeat_waits_has_not_missed_its_session(driver: Beating, epoch: int, stays: bool) -> None:
+    """Unless it has another epoch than the member: such a heartbeat is refused."""
+    driver.clock._now += 44.9
+    before, answer = driver.beat("n"), driver.beat("m", epoch)
+    driver.clock._now += 0.2
+    assert end(driver, before).error_code == NONE
+    assert (answer.result().error_code == NONE) == stays
+    assert ("m" in group(driver).members) == stays
+
+
 def test_a_member_that_is_gone_by_then_is_refused(driver: Beating) -> None:
     answer = driver.beat("m", 2, subscribed_topic_names=["u"])
     driver.beat("m", -1)

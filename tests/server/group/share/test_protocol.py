@@ -13,8 +13,9 @@ from ottla.server.base.promise import Promise
 from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.modern import group as modern_group
 from ottla.server.group.modern import names, operations
+from ottla.server.group.requests import Client
 from ottla.server.group.share.group import ShareGroup
-from ottla.server.group.share.protocol import ShareProtocol
+from ottla.server.group.share.protocol import Heartbeat, ShareProtocol
 from ottla.server.handlers import share_group_heartbeat
 from ottla.server.share_state.state import SharePartition
 from ottla.wire.errors import ErrorCode
@@ -451,3 +452,22 @@ def test_members_that_subscribe_to_the_same_topics_share_their_names() -> None:
         driver.join(member, "t", "u")
     one, other = (driver.group().members[member] for member in "mn")
     assert one.topics is other.topics
+
+
+def test_a_member_whose_heartbeat_waits_has_not_missed_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver()
+    driver.join("m", "t")
+    monkeypatch.setattr(modern_group, "LARGE", 0)
+    session_s = 45.0
+    with slow(driver.clock):
+        driver.clock._now += session_s - 0.1
+        answer = (
+            driver.broker.groups.shard("g")
+            .protocol(ShareProtocol)
+            .group_heartbeat("g", Heartbeat("m", driver.epochs["m"], None, None, Client("c", "/h")))
+        )
+        driver.clock._now += 0.2
+        driver.clock.advance(0)
+    assert isinstance(answer, Promise)
+    assert answer.result().member_id == "m"
+    assert list(driver.group().members) == ["m"]
