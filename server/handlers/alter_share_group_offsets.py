@@ -15,6 +15,7 @@ from functools import partial
 from ottla.server.base.answers import map_answer
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, all_kept, take_steps
+from ottla.server.base.waiting import result_of
 from ottla.server.group.errors import GroupError
 from ottla.server.group.shard import GroupShard
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
@@ -37,7 +38,9 @@ Answer = AlterShareGroupOffsetsResponse | Promise[AlterShareGroupOffsetsResponse
 
 
 def handle(body: AlterShareGroupOffsetsRequest, request: Request) -> Answer:
-    return take_steps(_alter_or_refuse(body, request), request.broker.clock)
+    clock = request.broker.clock
+    answer = take_steps(_alter_or_refuse(body, request), clock)
+    return take_steps(result_of(answer), clock) if isinstance(answer, Promise) else answer  # done even if the client has gone
 
 
 def _alter_or_refuse(body: AlterShareGroupOffsetsRequest, request: Request) -> Steps[AlterShareGroupOffsetsResponse]:

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from ottla.server.base.answers import chain_answer
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, all_kept, take_steps
+from ottla.server.base.waiting import result_of
 from ottla.server.group.errors import GroupError
 from ottla.server.group.shard import GroupShard
 from ottla.server.group.share.protocol import ShareProtocol
@@ -50,7 +51,9 @@ class _Chosen(NamedTuple):
 
 
 def handle(body: DeleteShareGroupOffsetsRequest, request: Request) -> Answer:
-    return take_steps(_delete_or_refuse(body, request), request.broker.clock)
+    clock = request.broker.clock
+    answer = take_steps(_delete_or_refuse(body, request), clock)
+    return take_steps(result_of(answer), clock) if isinstance(answer, Promise) else answer  # done even if the client has gone
 
 
 def _delete_or_refuse(body: DeleteShareGroupOffsetsRequest, request: Request) -> Steps[DeleteShareGroupOffsetsResponse]:

@@ -140,6 +140,22 @@ def test_many_topics_are_deleted_in_turns_of_a_group_that_has_state_and_no_membe
     assert not driver.group().state_partitions.deleting
 
 
+@pytest.mark.parametrize("rounds", range(10))
+def test_what_is_begun_is_done_even_if_the_client_has_gone(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
+    """Else a topic would be on record as being deleted for ever."""
+    driver = begun()
+    monkeypatch.setattr(operations, "LARGE", 0)
+    with slow(driver.clock):
+        answer = driver.forget("t")
+        for _ in range(rounds):
+            driver.clock.next_round()
+        assert isinstance(answer, Promise)
+        answer.cancel()
+        driver.clock.advance(1)
+    state = driver.group().state_partitions
+    assert (set(state.initialized), state.deleting) == ({U}, {})
+
+
 def test_a_group_that_gets_a_member_before_the_deletion_is_on_record_keeps_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = begun()
     monkeypatch.setattr(operations, "LARGE", 0)
