@@ -45,3 +45,9 @@ def wait_with_others(promise: Promise[Any] | None) -> Steps[None]:
         waited: Promise[None] = Promise()
         promise.add_done_callback(lambda _: None if waited.done() else waited.set_result(None))
         yield waited
+
+
+def result_of(promise: Promise[T]) -> Steps[T]:
+    """Makes steps that return what the promise is kept with. Who gives them up does not give up the promise."""
+    yield from wait_with_others(promise)
+    return promise.result()

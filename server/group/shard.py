@@ -183,11 +183,20 @@ class GroupShard(CoordinatorShard[GroupRecord]):
             yield
 
     def unload(self) -> None:
-        """Answers the parked requests of members with NOT_COORDINATOR, so that they look for the new coordinator."""
+        """Answers the parked requests of members with NOT_COORDINATOR, so that they look for the new coordinator. With many
+        groups that takes more than a turn, but nobody finds any of them from now on, nor does a deadline that passes meanwhile.
+        """
         super().unload()
-        for group in self.groups.values():
-            self._protocol(group.kind).discard(group, ErrorCode.NOT_COORDINATOR)
+        groups = list(self.groups.values())
         self.groups.clear()
+        taken: Promise[None] | None = take_steps(self._discard(groups), self.clock)
+        if taken is not None:
+            taken.add_done_callback(lambda done: done.result())  # raises for the loop, which logs it
+
+    def _discard(self, groups: Sequence[Group]) -> Steps[None]:
+        for group in groups:
+            self._protocol(group.kind).discard(group, ErrorCode.NOT_COORDINATOR)
+            yield None
 
     # Requests of members of the classic protocol, which some other kinds of groups admit as well
 

@@ -10,13 +10,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from functools import partial
 
 from ottla.server.base.answers import map_answer
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, take_steps
+from ottla.server.base.turns import Steps, all_kept, take_steps
+from ottla.server.base.waiting import result_of
 from ottla.server.group.errors import GroupError
 from ottla.server.group.shard import GroupShard
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
@@ -35,42 +34,33 @@ from ottla.wire.messages.alter_share_group_offsets import (
 
 TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP), Need(Operation.READ, Resource.TOPIC)))
 
-Answer = AlterShareGroupOffsetsResponse | Promise[AlterShareGroupOffsetsResponse] | asyncio.Future[AlterShareGroupOffsetsResponse]
+Answer = AlterShareGroupOffsetsResponse | Promise[AlterShareGroupOffsetsResponse]
 
 
 def handle(body: AlterShareGroupOffsetsRequest, request: Request) -> Answer:
+    clock = request.broker.clock
+    answer = take_steps(_alter_or_refuse(body, request), clock)
+    return take_steps(result_of(answer), clock) if isinstance(answer, Promise) else answer  # done even if the client has gone
+
+
+def _alter_or_refuse(body: AlterShareGroupOffsetsRequest, request: Request) -> Steps[AlterShareGroupOffsetsResponse]:
     try:
         if not is_enabled(request.broker.metadata):
             raise GroupError(ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0.")
         shard = request.broker.groups.member_shard(body.group_id)
         protocol = shard.protocol(ShareProtocol)
-        group = protocol.group_or_new(body.group_id)
-        protocol.admit_deletion(group)
-        answer, offsets, topics = _read(body, request)
-        begun = protocol.begin_initialization(body.group_id, topics) if topics else None
-    except GroupError as error:
-        return _refused(error)
-
-    def go_on() -> Answer:
+        protocol.admit_deletion(protocol.group_or_new(body.group_id))
+        answer, offsets, topics = yield from _read(body, request)
+        if topics:
+            yield from all_kept([protocol.begin_initialization(body.group_id, topics)])
         if not offsets:
-            return shard.answer_or(answer, _refusal)
-        epoch = protocol.group(body.group_id).epoch
-        return _carry_out(shard, body.group_id, Initialize(epoch, topics, {}), offsets, answer, request)
-
-    return go_on() if begun is None else take_steps(_go_on_later(begun, go_on), request.broker.clock)
-
-
-def _go_on_later(begun: Promise[None], go_on: Callable[[], Answer]) -> Steps[AlterShareGroupOffsetsResponse]:
-    yield begun
-    try:
-        begun.result()
-        answer = go_on()
+            (kept,) = yield from all_kept([shard.answer_or(answer, _refusal)])
+            return kept
+        wanted = Initialize(protocol.group(body.group_id).epoch, topics, {})
     except GroupError as error:
         return _refused(error)
-    if isinstance(answer, AlterShareGroupOffsetsResponse):
-        return answer
-    yield answer
-    return answer.result()
+    (kept,) = yield from all_kept([_carry_out(shard, body.group_id, wanted, offsets, answer, request)])
+    return kept
 
 
 def _refused(error: GroupError) -> AlterShareGroupOffsetsResponse:
@@ -79,8 +69,10 @@ def _refused(error: GroupError) -> AlterShareGroupOffsetsResponse:
 
 def _read(
     body: AlterShareGroupOffsetsRequest, request: Request
-) -> tuple[AlterShareGroupOffsetsResponse, dict[bytes, dict[int, int]], ByTopic]:
-    """Returns the answer if all goes well, the offsets by topic id and partition, and the existing partitions by topic id."""
+) -> Steps[tuple[AlterShareGroupOffsetsResponse, dict[bytes, dict[int, int]], ByTopic]]:
+    """Makes steps that return the answer if all goes well, the offsets by topic id and partition, and the existing partitions by
+    topic id.
+    """
     answers: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
     offsets: dict[bytes, dict[int, int]] = {}
     names: dict[bytes, str] = {}
@@ -95,9 +87,11 @@ def _read(
                 offsets.setdefault(topic.topic_id, {})[each.partition_index] = each.start_offset
             code, text = (ErrorCode.NONE, None) if known else (missing, "There is no such partition.")
             answer.partitions.append(AlterShareGroupOffsetsResponsePartition(each.partition_index, code, text))
+            yield None
         if topic is not None:
             answer.topic_id = topic.topic_id
             names[topic.topic_id] = topic.name
+        yield None
     topics = {topic_id: TopicPartitions(name, frozenset(offsets.get(topic_id, ())), now_ms) for topic_id, name in names.items()}
     return AlterShareGroupOffsetsResponse(responses=list(answers.values())), offsets, topics
 
@@ -114,8 +108,8 @@ def _carry_out(
     answer: AlterShareGroupOffsetsResponse,
     request: Request,
 ) -> Answer:
-    """Has the share coordinator start the group at the offsets; returns the answer, or a future of it."""
-    waiting: asyncio.Future[AlterShareGroupOffsetsResponse] = asyncio.get_running_loop().create_future()
+    """Has the share coordinator start the group at the offsets; returns the answer, or a promise of it."""
+    waiting: Promise[AlterShareGroupOffsetsResponse] = Promise()
 
     def done(errors: Errors) -> None:
         recorded = None if errors else request.broker.share_group_state().finish(group_id, wanted, errors)

@@ -11,19 +11,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
-from ottla.server.base.answers import chain_answer, recover_answer
+from ottla.server.base.answers import chain_answer
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, all_kept, take_steps
+from ottla.server.base.waiting import result_of
 from ottla.server.group.errors import GroupError
 from ottla.server.group.shard import GroupShard
-from ottla.server.group.share.group import ShareGroup
 from ottla.server.group.share.protocol import ShareProtocol
-from ottla.server.group.share.state_partitions import NOTHING
+from ottla.server.group.share.state_partitions import NOTHING, StatePartitions
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
-from ottla.server.share.group_state import Deleted, is_enabled
+from ottla.server.share.group_state import is_enabled
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
@@ -40,7 +42,21 @@ NOTHING_TO_DELETE: Final = "The group has no offsets in this topic."
 Answer = DeleteShareGroupOffsetsResponse | Promise[DeleteShareGroupOffsetsResponse]
 
 
+class _Chosen(NamedTuple):
+    """The state to delete: partitions, and the names of the topics, by topic id; and the answers about the other topics."""
+
+    partitions: dict[bytes, Iterable[int]]
+    topics: dict[bytes, str]
+    refused: list[DeleteShareGroupOffsetsResponseTopic]
+
+
 def handle(body: DeleteShareGroupOffsetsRequest, request: Request) -> Answer:
+    clock = request.broker.clock
+    answer = take_steps(_delete_or_refuse(body, request), clock)
+    return take_steps(result_of(answer), clock) if isinstance(answer, Promise) else answer  # done even if the client has gone
+
+
+def _delete_or_refuse(body: DeleteShareGroupOffsetsRequest, request: Request) -> Steps[DeleteShareGroupOffsetsResponse]:
     try:
         if not is_enabled(request.broker.metadata):
             raise GroupError(ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0.")
@@ -48,55 +64,55 @@ def handle(body: DeleteShareGroupOffsetsRequest, request: Request) -> Answer:
         protocol = shard.protocol(ShareProtocol)
         group = protocol.group(body.group_id)
         protocol.admit_deletion(group)
-        if group.state_partitions is NOTHING:
-            return shard.answer_or(DeleteShareGroupOffsetsResponse(), _refusal)
-        names = [topic.topic_name for topic in body.topics]
-        answer = _delete(shard, protocol, group, names, request)
+        results = []
+        if group.state_partitions is not NOTHING:
+            results = yield from _delete(shard, protocol, body, request)
+        (answer,) = yield from all_kept([shard.answer_or(DeleteShareGroupOffsetsResponse(responses=results), _refusal)])
     except GroupError as error:
-        return _refused(error)
-    return recover_answer(answer, GroupError, _refused)
+        return _refusal(error.code, error.message)
+    return answer
 
 
 def _refusal(code: ErrorCode, text: str | None = None) -> DeleteShareGroupOffsetsResponse:
     return DeleteShareGroupOffsetsResponse(error_code=code, error_message=text or code.name)
 
 
-def _refused(error: GroupError) -> DeleteShareGroupOffsetsResponse:
-    return _refusal(error.code, error.message)
-
-
-def _delete(shard: GroupShard, protocol: ShareProtocol, group: ShareGroup, names: Iterable[str], request: Request) -> Answer:
+def _delete(
+    shard: GroupShard, protocol: ShareProtocol, body: DeleteShareGroupOffsetsRequest, request: Request
+) -> Steps[list[DeleteShareGroupOffsetsResponseTopic]]:
     """Writes a record of what is being deleted, has the share coordinator delete it, and writes a record that it is gone. Raises
     GroupError.
     """
-    before = group.state_partitions
-    refused: list[DeleteShareGroupOffsetsResponseTopic] = []
-    partitions: dict[bytes, Iterable[int]] = {}
-    topics: dict[bytes, str] = {}
+    group_id, state = body.group_id, request.broker.share_group_state()
+    choose = partial(_choose, [topic.topic_name for topic in body.topics], request)
+    (chosen,) = yield from all_kept([protocol.begin_deletion(group_id, choose, body.topics)])
+    begun = chain_answer(shard.answer(None), lambda _: state.delete(group_id, chosen.partitions))
+    (outcome,) = yield from all_kept([begun])
+    gone = [topic_id for topic_id, error in outcome.items() if error is None]
+    if gone:
+        yield from all_kept([protocol.end_deletion(group_id, gone)])
+    results = chosen.refused
+    for topic_id, error in outcome.items():
+        result = DeleteShareGroupOffsetsResponseTopic(chosen.topics[topic_id], topic_id)
+        if error is not None:
+            result.error_code, result.error_message = error.code, error.text
+        results.append(result)
+        yield None
+    return results
+
+
+def _choose(names: Iterable[str], request: Request, had: StatePartitions) -> Steps[tuple[dict[bytes, str], _Chosen]]:
+    chosen = _Chosen({}, {}, [])
     for name in names:
         topic = request.broker.metadata.topics.get(name)
-        if topic is not None and topic.topic_id in before.initialized:
-            partitions[topic.topic_id] = before.initialized[topic.topic_id].partitions
-        elif topic is not None and topic.topic_id in before.deleting:
-            partitions[topic.topic_id] = topic.partitions
-        if topic is not None and topic.topic_id in partitions:
-            topics[topic.topic_id] = name
+        if topic is not None and topic.topic_id in had.initialized:
+            chosen.partitions[topic.topic_id] = had.initialized[topic.topic_id].partitions
+        elif topic is not None and topic.topic_id in had.deleting:
+            chosen.partitions[topic.topic_id] = topic.partitions
+        if topic is not None and topic.topic_id in chosen.partitions:
+            chosen.topics[topic.topic_id] = name
         else:
             code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_TOPIC if topic is None else NOTHING_TO_DELETE
-            refused.append(DeleteShareGroupOffsetsResponseTopic(name, error_code=code, error_message=text))
-    protocol.change_state_partitions(group, before.deleting_topics(topics))
-
-    def deleted(outcome: Deleted) -> Answer:
-        gone = [topic_id for topic_id, error in outcome.items() if error is None]
-        if gone:
-            protocol.change_state_partitions(group, group.state_partitions.deleted(gone))
-        for topic_id, error in outcome.items():
-            result = DeleteShareGroupOffsetsResponseTopic(topics[topic_id], topic_id)
-            if error is not None:
-                result.error_code, result.error_message = error.code, error.text
-            refused.append(result)
-        return shard.answer_or(DeleteShareGroupOffsetsResponse(responses=refused), _refusal)
-
-    state = request.broker.share_group_state()
-    begun = chain_answer(shard.answer(None), lambda _: state.delete(group.group_id, partitions))
-    return chain_answer(begun, deleted)
+            chosen.refused.append(DeleteShareGroupOffsetsResponseTopic(name, error_code=code, error_message=text))
+        yield None
+    return chosen.topics, chosen

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.server.base.answers import chain_answer, map_answer, recover_answer
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, all_kept, take_steps
+from ottla.server.base.turns import Steps, all_kept, in_runs, take_steps
 from ottla.server.base.waiting import in_line_of
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
@@ -41,6 +41,8 @@ T = TypeVar("T")
 
 RETRY_SECONDS: Final = 0.05
 ATTEMPTS: Final = 200
+PLACES_A_STEP: Final = 1_000
+"""So many partitions are looked up in a group's record before others may come first."""
 
 Deleted = dict[bytes, ShareStateError | None]
 """The errors of deletions by topic id; None means that the topic's state is gone."""
@@ -225,7 +227,12 @@ class _Initialization:
         coordinator.has_topic()
         known = self._known()
         if known is not None:
-            self._to_do = [place for place in self._to_do if known.has(*place[:2])]
+            kept: list[tuple[bytes, int, int]] = []
+            for some in in_runs(self._to_do, PLACES_A_STEP):
+                if kept:
+                    yield None
+                kept += [place for place in some if known.has(*place[:2])]
+            self._to_do = kept
         begin, epoch = partial(coordinator.initialize, self._group_id), self._state_epoch
         return (yield from _begin_each(partial(begin, topic_id, index, epoch, offset) for topic_id, index, offset in self._to_do))
 

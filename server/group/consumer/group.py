@@ -18,6 +18,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from itertools import chain
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -237,6 +238,9 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
 
     def _put(self, member: ConsumerMember) -> None:
         former = self.members.get(member.member_id)
+        topics = self.names.shared(member.topics)
+        if topics is not member.topics:
+            member = replace(member, topics=topics)
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id

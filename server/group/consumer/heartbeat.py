@@ -71,7 +71,19 @@ def heartbeat(services: ConsumerServices, group_id: str, request: Heartbeat) -> 
     """
     if request.epoch in (LEAVING_EPOCH, LEAVING_STATIC_EPOCH):
         return services.run(_leave(services, group_id, request))
-    return services.operations.carry_out(group_id, partial(_stay, services, group_id, request), request.topics)
+    answer = services.operations.carry_out(group_id, partial(_stay, services, group_id, request), request.topics)
+    if isinstance(answer, Promise):
+        _note_alive(services, group_id, request)
+    return answer
+
+
+def _note_alive(services: ConsumerServices, group_id: str, request: Heartbeat) -> None:
+    """Begins a member's session anew while its heartbeat waits for others: it came in time, whenever it is carried out."""
+    group = services.find(group_id)
+    member = None if group is None else group.members.get(request.member_id)
+    if member is not None and not member.is_classic and member.epoch == request.epoch:
+        timeout_ms = services.values.number(group_id, "consumer.session.timeout.ms")
+        services.timeouts.session(group_id, request.member_id, timeout_ms)
 
 
 def _stay(services: ConsumerServices, group_id: str, request: Heartbeat) -> Steps[Result[HeartbeatAnswer]]:

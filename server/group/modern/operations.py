@@ -19,6 +19,7 @@ from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, at_once, take_steps
 from ottla.server.base.waiting import in_line_of
 from ottla.server.group.errors import GroupError
+from ottla.server.group.group import Group
 from ottla.server.group.modern.group import LARGE, SubscribedGroup
 from ottla.server.group.protocol import ShardContext
 from ottla.server.group.records import GroupRecord, encode_ahead
@@ -52,17 +53,23 @@ class Operations:
         shard = self._shard
         while not shard.is_over:
             group = shard.groups.get(group_id)
-            if not isinstance(group, SubscribedGroup) and group is not None and not group.is_empty:
-                return shard.run(at_once(plan()))  # of a group of another kind, nobody knows when it changes
+            if _is_other(group):
+                return shard.run(at_once(plan()))
             changes = _changes(group)
             result = yield from plan()
             encoded: list[GroupRecord] = []
             for record in result.records:
                 encoded.append(encode_ahead(record, shard.clock.now_ms()))
                 yield None
-            if shard.groups.get(group_id) is group and _changes(group) == changes and not shard.is_over:
+            is_same = shard.groups.get(group_id) is group and _changes(group) == changes and not _is_other(group)
+            if is_same and not shard.is_over:
                 return shard.run(result._replace(records=encoded))
         raise GroupError(ErrorCode.NOT_COORDINATOR)
+
+
+def _is_other(group: Group | None) -> bool:
+    """Returns whether the group is one of another kind that is in use: of that, nobody knows when it changes."""
+    return group is not None and not isinstance(group, SubscribedGroup) and not group.is_empty
 
 
 def _changes(group: object) -> int:

@@ -66,9 +66,10 @@ class TargetJobs(GroupJobs):
         self._records = records
 
     def start(self, group: SubscribedGroup[M], members: Mapping[str, M], assigned: Steps[GroupAssignment]) -> None:
-        """Begins to make a target for the group's present epoch, of what the steps return for the members that there are. None
-        may be running for it."""
-        self.begin(group.group_id, self._make(group, group.epoch, members, dict(group.targets), assigned))
+        """Begins to make a target for the group's present epoch, of what the steps return for the members that there are, unless
+        one is being made: of two who find that none is, the other one may be the first to get here."""
+        if not self.is_running(group.group_id):
+            self.begin(group.group_id, self._make(group, group.epoch, members, dict(group.targets), assigned))
 
     def _make(
         self,

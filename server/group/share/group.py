@@ -12,12 +12,13 @@ again is in no record, only in memory; for a group that was loaded it is in the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
-from ottla.server.group.modern.group import SubscribedGroup
+from ottla.server.group.modern.group import LARGE, SubscribedGroup
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.server.group.share import records
 from ottla.server.group.share.member import ShareMember, assignment_of
@@ -69,6 +70,12 @@ class ShareGroup(SubscribedGroup[ShareMember]):
     def tombstones(self) -> Sequence[GroupRecord]:
         return records.group_tombstones(self.group_id, self.members)
 
+    @property
+    def is_large(self) -> bool:
+        """Returns whether its members name so many topics, or it has state in so many, that an operation may take longer than a
+        turn: a group without members has state, too."""
+        return super().is_large or sum(map(len, self.state_partitions)) > LARGE
+
     # Members
 
     def member(self, member_id: str) -> ShareMember:
@@ -119,6 +126,9 @@ class ShareGroup(SubscribedGroup[ShareMember]):
 
     def _put(self, member: ShareMember) -> None:
         former = self.members.get(member.member_id)
+        topics = self.names.shared(member.topics)
+        if topics is not member.topics:
+            member = replace(member, topics=topics)
         self.names.change(frozenset() if former is None else former.topics, member.topics)
         self.members[member.member_id] = member
 

@@ -12,13 +12,13 @@ The answer contains the member's assignment only if it has changed, or if the me
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, at_once, in_runs
+from ottla.server.base.turns import Steps, at_once, in_runs, take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.modern.assignor import Assignment, AssignorError
@@ -43,6 +43,8 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.share_group_metadata_key import ShareGroupMetadataKey
 
 logger = logging.getLogger("ottla.server.group")
+
+T = TypeVar("T")
 
 SESSION: Final = "session"
 
@@ -140,15 +142,29 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
 
     def _forget_deleted_topics(self) -> None:
         self._cleaning = False
-        there = self._shard.cluster.topics_by_id
-        changed: list[GroupRecord] = []
+        taken: Promise[None] | None = take_steps(self._forget(), self._shard.clock)
+        if taken is not None:
+            taken.add_done_callback(lambda done: done.result())  # raises for the loop, which logs it
+
+    def _forget(self) -> Steps[None]:
         for group in self._groups():
-            had = group.state_partitions
-            gone = {topic_id for topics in had for topic_id in topics if topic_id not in there}
-            if gone:
-                changed.append(had.without_topics(gone).record(group.group_id))
-        if changed:
-            self._shard.run_timer(Result(changed, None))
+            gone = self._deleted_topics(group)
+            if gone and self._shard.groups.get(group.group_id) is group and not self._shard.is_over:
+                try:
+                    changed = self._change(group.group_id, self.group, self._without_deleted_topics, gone)
+                    if changed is not None:
+                        yield changed
+                        changed.result()
+                except GroupError as error:
+                    logger.warning("share group %s: cannot forget the topics that were deleted: %s", group.group_id, error)
+            yield None
+
+    def _deleted_topics(self, group: ShareGroup) -> set[bytes]:
+        there = self._shard.cluster.topics_by_id
+        return {topic_id for topics in group.state_partitions for topic_id in topics if topic_id not in there}
+
+    def _without_deleted_topics(self, group: ShareGroup) -> StatePartitions:
+        return group.state_partitions.without_topics(self._deleted_topics(group))
 
     # Heartbeats
 
@@ -158,7 +174,13 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         """
         if request.epoch == LEAVING_EPOCH:
             return self._leave(group_id, request)
-        return self._operations.carry_out(group_id, partial(self._stay, group_id, request), request.topics)
+        answer = self._operations.carry_out(group_id, partial(self._stay, group_id, request), request.topics)
+        group = self._shard.groups.get(group_id)
+        if isinstance(answer, Promise) and isinstance(group, ShareGroup):
+            member = group.members.get(request.member_id)
+            if member is not None and member.epoch == request.epoch:  # it came in time, whenever it is carried out
+                self._begin_session(group_id, member.member_id)
+        return answer
 
     def _stay(self, group_id: str, request: Heartbeat) -> Steps[Result[HeartbeatAnswer]]:
         """Makes steps that return the records and the answer for a member that joins or stays. They raise GroupError."""
@@ -360,12 +382,35 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
 
         return self._change(group_id, self.group_or_new, begun, wanted)
 
+    def begin_deletion(
+        self, group_id: str, choose: Callable[[StatePartitions], Steps[tuple[Mapping[bytes, str], T]]], wanted: Sized
+    ) -> T | Promise[T]:
+        """Records that the state of a group without members in topics is being deleted. `choose` makes steps that return the
+        names of the topics, by their ids, and the answer. Raises GroupError if the group has members or is another one or that
+        cannot be written, or the promise fails with it."""
+
+        def plan() -> Steps[Result[T]]:
+            group = self.group(group_id)
+            self.admit_deletion(group)
+            had = group.state_partitions
+            topics, answer = yield from choose(had)
+            changed = had.deleting_topics(topics)
+            yield None
+            return Result([changed.record(group_id)], answer)
+
+        return self._operations.carry_out(group_id, plan, wanted)
+
+    def end_deletion(self, group_id: str, gone: Collection[bytes]) -> Promise[None] | None:
+        """Records that the state in these topics is deleted. Raises GroupError if that cannot be written, or the promise fails
+        with it."""
+        return self._change(group_id, self.group, lambda group: group.state_partitions.deleted(gone), gone)
+
     def _change(
         self,
         group_id: str,
         find: Callable[[str], ShareGroup],
         change: Callable[[ShareGroup], StatePartitions],
-        wanted: ByTopic,
+        wanted: Sized,
     ) -> Promise[None] | None:
         def plan() -> Steps[Result[None]]:
             changed = change(find(group_id))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from ottla.log.errors import StorageError
+from ottla.server.base.promise import Promise
 from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.state_partitions import TopicPartitions
@@ -23,7 +23,7 @@ from ottla.wire.messages.alter_share_group_offsets import (
 from ottla.wire.primitives import ZERO_UUID
 from tests.in_loop import in_loop
 from tests.noted import noted
-from tests.server.coordination.memory import TOPICS
+from tests.server.coordination.memory import TOPICS, slow
 from tests.server.group.share.driver import END_OFFSET, Driver
 from tests.server.handlers.group_calls import call, versions
 
@@ -160,7 +160,7 @@ async def test_who_has_gone_meanwhile_is_not_answered() -> None:
     log = driver.broker.state.log
     log.batches, batches = [], log.batches
     waiting = driver.alter("t", {0: 5})
-    assert isinstance(waiting, asyncio.Future)
+    assert isinstance(waiting, Promise)
     waiting.cancel()
     log.batches = batches
     driver.clock.advance(1)
@@ -174,3 +174,21 @@ async def test_a_topic_that_is_named_again_and_again_is_put_together_once(monkey
     monkeypatch.setattr(alter_share_group_offsets, "TopicPartitions", noted(made, TopicPartitions))
     alter(Driver(), *(("t", {index: 5}) for index in (0, 1, 2) * 10), ("u", {0: 3}))
     assert made == ["t", "u"]
+
+
+def test_a_request_is_read_in_turns() -> None:
+    """One with 9,900 topics was read at once, which took 0.1 s."""
+    driver = Driver()
+    with slow(driver.clock):
+        answer = driver.alter("t", {0: 5, 1: 5, 2: 5})
+        assert isinstance(answer, Promise)
+        for _ in range(3):
+            assert not driver.broker.log.records()
+            driver.clock.next_round()
+        driver.clock.advance(0)
+    assert codes_of(answer.result()) == {0: 0, 1: 0, 2: 0}
+
+
+def codes_of(answer: Any) -> dict[int, int]:
+    ((_, _, partitions),) = told(answer)
+    return {index: code for index, (code, _) in partitions.items()}

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ottla.log.errors import StorageError
+from ottla.server.base.promise import Promise
 from ottla.server.group.classic.group import ClassicGroup
+from ottla.server.group.modern import operations
+from ottla.server.group.result import Result
+from ottla.server.group.share import group as share_group
+from ottla.server.group.share import records
+from ottla.server.group.share.member import ShareMember
 from ottla.server.handlers.delete_share_group_offsets import NO_TOPIC, NOTHING_TO_DELETE
 from ottla.server.share_state.errors import ShareStateError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequestTopic
 from ottla.wire.primitives import ZERO_UUID
 from tests.in_loop import in_loop
-from tests.server.coordination.memory import TOPICS
+from tests.server.coordination.memory import TOPICS, slow
 from tests.server.group.share.driver import END_OFFSET, Driver
 from tests.server.handlers.group_calls import call, versions
 from tests.server.share_state.fakes import NAME
@@ -108,3 +116,54 @@ async def test_refusals_of_the_group() -> None:
     driver.broker.metadata.features["share.version"] = 0
     code, text = refused("g")
     assert (code, "share.version" in text) == (ErrorCode.UNSUPPORTED_VERSION, True)
+
+
+def test_many_topics_are_deleted_in_turns_of_a_group_that_has_state_and_no_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request about 9,900 of them, or about one of a group that has so many, kept everybody waiting for 0.1 s."""
+    driver = begun()
+    monkeypatch.setattr(share_group, "LARGE", 2)
+    assert not driver.group().is_large
+    monkeypatch.setattr(share_group, "LARGE", 1)
+    assert driver.group().is_large, "it has no members, but state in two topics"
+    with slow(driver.clock):
+        answer = driver.forget("t")
+        assert isinstance(answer, Promise)
+        rounds = 0
+        while not driver.group().state_partitions.deleting:
+            assert not answer.done()
+            assert driver.broker.state.coordinator.find(NAME) is not None, "the record comes before the deed"
+            driver.clock.next_round()
+            rounds += 1
+        assert rounds > 2
+        driver.clock.advance(0)
+    assert told(answer.result()) == [("t", T, 0, None)]
+    assert not driver.group().state_partitions.deleting
+
+
+@pytest.mark.parametrize("rounds", range(10))
+def test_what_is_begun_is_done_even_if_the_client_has_gone(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
+    """Else a topic would be on record as being deleted for ever."""
+    driver = begun()
+    monkeypatch.setattr(operations, "LARGE", 0)
+    with slow(driver.clock):
+        answer = driver.forget("t")
+        for _ in range(rounds):
+            driver.clock.next_round()
+        assert isinstance(answer, Promise)
+        answer.cancel()
+        driver.clock.advance(1)
+    state = driver.group().state_partitions
+    assert (set(state.initialized), state.deleting) == ({U}, {})
+
+
+def test_a_group_that_gets_a_member_before_the_deletion_is_on_record_keeps_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = begun()
+    monkeypatch.setattr(operations, "LARGE", 0)
+    with slow(driver.clock):
+        answer = driver.forget("t")
+        monkeypatch.setattr(operations, "LARGE", 100)
+        driver.broker.groups.shard("g").run(Result([records.member("g", ShareMember("m", topics=frozenset({"t"})))], None))
+        driver.clock.advance(0)
+    assert isinstance(answer, Promise)
+    assert answer.result().error_code == ErrorCode.NON_EMPTY_GROUP
+    assert set(driver.group().state_partitions.initialized) == {T, U}

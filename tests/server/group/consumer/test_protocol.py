@@ -42,6 +42,16 @@ def state_of(driver: Beating, group: str = "g") -> dict[str, Any]:
     return plain | {"members": {key: asdict(member) for key, member in found.members.items()}}
 
 
+def test_members_that_subscribe_to_the_same_topics_share_their_names() -> None:
+    """A restarted broker shares them as well."""
+    driver = Beating()
+    for member in "mn":
+        driver.beat(member, subscribed_topic_names=["t", "u"])
+    for each in (driver, driver.restarted()):
+        one, other = (group_of(each).members[member] for member in "mn")
+        assert one.topics is other.topics
+
+
 def schemas_written(driver: Beating) -> Counter[str]:
     kinds = [decode(key, value) for key, value in driver.broker.log.records() if key is not None]
     return Counter(type(record.key).__name__ for record in kinds if record is not None)

@@ -138,6 +138,15 @@ def test_only_one_target_of_a_group_is_made_at_a_time() -> None:
     assert "o" not in rig.group.targets
 
 
+def test_a_target_that_is_begun_twice_is_made_once() -> None:
+    """An operation in turns may have found that none was being made, before a JoinGroup of a classic member began one."""
+    rig = SlowRig()
+    rig.begin(M)
+    rig.services.start_target("g", rig.services.assignors["uniform"])
+    rig.end()
+    assert rig.group.assignment_epoch == EPOCH + 1
+
+
 def test_a_member_that_left_meanwhile_gets_no_record() -> None:
     rig = SlowRig()
     rig.begin(M)

@@ -33,6 +33,21 @@ def test_each_name_is_counted_once_for_each_who_subscribes_to_it() -> None:
     assert names.counts == {"b": 1, "d": 1}
 
 
+def test_who_subscribes_to_the_same_names_shares_them_as_long_as_anybody_does() -> None:
+    names, one, other = Names(), of("ab"), of("ab")
+    assert names.shared(one) is one
+    for _ in range(2):
+        names.change(now=one)
+    assert names.shared(other) is one
+    names.change(one, of("bc"))
+    assert names.shared(other) is one
+    names.change(one)
+    assert names.shared(other) is other
+    assert names.shared(of("bc")) is not one
+    names.change(of("bc"))
+    assert names == Names(), "nothing is left"
+
+
 def test_what_is_in_both_is_not_looked_at() -> None:
     """A large subscription that changes by a name costs one name, and one that does not change costs none."""
     looked: list[str] = []

@@ -11,6 +11,7 @@ import pytest
 from ottla.log.errors import StorageError
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps
+from ottla.server.group.classic.group import ClassicGroup, new_group_record
 from ottla.server.group.consumer import records
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.errors import GroupError
@@ -113,6 +114,17 @@ def test_after_a_change_it_is_planned_again(driver: Beating, rounds: int) -> Non
     assert group(driver).targets.keys() == {"n"}
 
 
+@pytest.mark.parametrize(("epoch", "stays"), [(2, True), (3, False)])
+def test_a_member_whose_heartbeat_waits_has_not_missed_its_session(driver: Beating, epoch: int, stays: bool) -> None:
+    """Unless it has another epoch than the member: such a heartbeat is refused."""
+    driver.clock._now += 44.9
+    before, answer = driver.beat("n"), driver.beat("m", epoch)
+    driver.clock._now += 0.2
+    assert end(driver, before).error_code == NONE
+    assert (answer.result().error_code == NONE) == stays
+    assert ("m" in group(driver).members) == stays
+
+
 def test_a_member_that_is_gone_by_then_is_refused(driver: Beating) -> None:
     answer = driver.beat("m", 2, subscribed_topic_names=["u"])
     driver.beat("m", -1)
@@ -147,6 +159,18 @@ async def test_a_classic_group_that_comes_to_be_meanwhile(driver: Beating) -> No
     assert driver.broker.groups.find("g") is not None
     assert member
     assert parked is not None
+
+
+@in_loop
+async def test_an_empty_classic_group_whose_next_member_comes_meanwhile(driver: Beating) -> None:
+    """It was replaced as an empty one, and its member was lost."""
+    shard(driver).run(Result([*group(driver).tombstones(), new_group_record("g", driver.clock.now_ms())], None))
+    answer = driver.beat("n")
+    member, _ = driver.enter(protocols={"range": b""})
+    assert end(driver, answer).error_code == ErrorCode.GROUP_ID_NOT_FOUND, "its members' metadata cannot be parsed"
+    found = driver.broker.groups.find("g")
+    assert isinstance(found, ClassicGroup)
+    assert list(found.members) == [member]
 
 
 def test_where_the_partition_is_lost_meanwhile(driver: Beating) -> None:
