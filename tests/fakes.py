@@ -12,6 +12,7 @@ import itertools
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any, cast
 
@@ -97,7 +98,7 @@ class ManualClock:
 
     def __init__(self, now_ms: int = NOW_MS) -> None:
         self._start_ms = now_ms
-        self.turns = Turns()
+        self.turns = Turns(partial(self.call_later, 0))
         self._elapsed = 0.0
         self._order = itertools.count()
         self._timers: list[tuple[float, int, Timer]] = []

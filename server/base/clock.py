@@ -38,18 +38,21 @@ class Turns:
     what is short is not behind a whole turn of each that is long.
 
     Nor may the first turns of what many clients send at the same time come all in one round: they have one or two times TURN_NS
-    (`is_spent`), and what comes after that in the same round has little time, or waits for its first turn."""
+    (`is_spent`), and what comes after that in the same round has little time, or waits for its first turn.
 
-    __slots__ = ("_is_over", "_waiting", "first_turns_until")
+    What `call_soon` is given is called when the next round begins, before what that brings."""
 
-    def __init__(self) -> None:
+    __slots__ = ("_call_soon", "_is_over", "_waiting", "first_turns_until")
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self._call_soon = call_soon
         self._waiting: deque[Callable[[int], None]] = deque()
         self.first_turns_until = 0
         """The time until which first turns need not ask whether the round's time is spent, in ticks of the clock."""
         self._is_over = True
         """True if the loop has ended the round in which that time began."""
 
-    def is_spent(self, clock: Clock, now_ns: int) -> bool:
+    def is_spent(self, now_ns: int) -> bool:
         """Returns whether the first turns have had their time of this round."""
         if now_ns < self.first_turns_until:
             return False
@@ -57,15 +60,15 @@ class Turns:
             return True
         self.first_turns_until = now_ns + TURN_NS
         self._is_over = False
-        clock.call_later(0, self._end_round)
+        self._call_soon(self._end_round)  # no timer: those run behind what the next round brings, which would count as this one's
         return False
 
     def _end_round(self) -> None:
         self._is_over = True
 
-    def first_until(self, clock: Clock, now_ns: int) -> int:
+    def first_until(self, now_ns: int) -> int:
         """Returns when the first turn of a work ends that begins now, in ticks of the clock."""
-        if self.is_spent(clock, now_ns):
+        if self.is_spent(now_ns):
             return now_ns + SPENT_TURN_NS
         return now_ns + (FIRST_TURN_NS if self._waiting else TURN_NS)
 
@@ -130,7 +133,7 @@ class LoopClock:
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
-        self.turns = Turns()
+        self.turns = Turns(loop.call_soon)
         self.monotonic: Callable[[], float] = loop.time
         self._call_later = loop.call_later
 

@@ -131,7 +131,7 @@ def take_steps(steps: Steps[T], clock: Clock, on_pause: Callable[[], object] | N
     in `answer_in_turns`.
     """
     work = _Work(steps, clock)
-    if work.go_on(clock.turns.first_until(clock, clock.ticks_ns())):
+    if work.go_on(clock.turns.first_until(clock.ticks_ns())):
         return cast(T, work.result)
     if on_pause is not None:
         on_pause()

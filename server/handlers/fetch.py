@@ -199,7 +199,7 @@ class _Fetch:
         if self.length <= PARTITIONS_A_STEP:
             return False
         clock = self._request.broker.clock
-        return self.length > PARTITIONS_AT_ONCE or clock.turns.is_spent(clock, clock.ticks_ns())
+        return self.length > PARTITIONS_AT_ONCE or clock.turns.is_spent(clock.ticks_ns())
 
     def count_wait(self, waiting: DelayedOperation[FetchResponse] | Watch) -> None:
         """Has the connection count what the request keeps while it waits, if that is much and no session counts it."""

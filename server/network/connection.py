@@ -19,9 +19,10 @@ read) is counted over all connections. If there is no room for a frame to grow, 
 **Turns.** One read may hold thousands of small requests, and neither their answers nor the work for them need be small. When a
 turn has made TURN_BYTES of answers, or has taken TURN_NS, the answers go out, the frames behind are kept, and all other
 connections come first. Connections that wait for their next turn share the time of one with each other, and with all other work
-that takes turns (`Turns` in server/base/clock.py). A frame above LARGE_FRAME waits for a turn as well if the large ones of others
-have had the time of this round of the loop. So neither memory nor the latency of other clients depends on how much clients send
-at once, or on whether they read. Only a turn of several requests, and a large one, look at the clock.
+that takes turns (`Turns` in server/base/clock.py). A frame above LARGE_FRAME, or a Produce above LARGE_PRODUCE, waits for a turn
+as well if the large ones of others have had the time of this round of the loop. So neither memory nor the latency of other
+clients depends on how much clients send at once, or on whether they read. Only a turn of several requests, and a large one, look
+at the clock.
 
 **Acknowledgements.** While an answer waits only for an acknowledgement, for instance an fsync, the Produce requests behind it are
 served, and their answers are queued (server/network/answer_queue.py). All other requests wait until the queue is empty.
@@ -68,6 +69,9 @@ HIGH_WATER: Final = 64 * 1024
 TURN_BYTES: Final = 128 * 1024
 LARGE_FRAME: Final = 2 * 1024
 """A longer frame may take milliseconds to serve, so it is only begun if the round of the loop has the time."""
+LARGE_PRODUCE: Final = 32 * 1024
+"""The same for a Produce, which is records for the most part: this much takes about 0.1 ms. One that waits is copied, and is not
+written together with its neighbours, so the usual batches of producers (16 KiB) do not wait."""
 REQUEST_COST: Final = 64
 """The cost of a request within a turn, in addition to its answer, in bytes of answers."""
 
@@ -214,7 +218,7 @@ class Connection(Sending):
                 if at == end:
                     self._take(frame, joins)
                     break
-                until = until or self._turns.first_until(self._clock, self._ticks())
+                until = until or self._turns.first_until(self._ticks())
                 self._take(frame, joins)
                 if not self._resting and self._ticks() > until:
                     self._end_turn()
@@ -231,7 +235,7 @@ class Connection(Sending):
     def _take(self, frame: Buffer, joins: bool = False) -> None:
         """Serves a whole frame, or keeps it until its turn comes. With `joins` it is a Produce whose append may be written
         together with those of its neighbours."""
-        if self._out_bytes > TURN_BYTES or (len(frame) > LARGE_FRAME and self._comes_too_late()):
+        if self._out_bytes > TURN_BYTES or (len(frame) > LARGE_FRAME and self._comes_too_late(frame)):
             self._end_turn()
         if self._answer is None and not self._paused and not self._resting:
             self._serve_one(frame, joins)
@@ -243,10 +247,12 @@ class Connection(Sending):
         if self._holds_enough():
             self.stop_reading()
 
-    def _comes_too_late(self) -> bool:
+    def _comes_too_late(self, frame: Buffer) -> bool:
         """Returns whether a large frame waits for its first turn, because others had the time of this round."""
+        if len(frame) <= LARGE_PRODUCE and frame[:2] == PRODUCE:
+            return False
         now = self._ticks()
-        return now >= self._turns.first_turns_until and self._answer is None and self._turns.is_spent(self._clock, now)
+        return now >= self._turns.first_turns_until and self._answer is None and self._turns.is_spent(now)
 
     def _holds_enough(self) -> bool:
         """Returns whether too many frames are kept, of this connection or of all."""
@@ -382,9 +388,9 @@ class Connection(Sending):
         empty. 0 is a turn that nobody has queued."""
         backlog = self._backlog
         if backlog and not until:
-            if len(backlog[0]) > LARGE_FRAME and not self._resting and self._comes_too_late():
+            if len(backlog[0]) > LARGE_FRAME and not self._resting and self._comes_too_late(backlog[0]):
                 self._end_turn()
-            until = self._turns.first_until(self._clock, self._ticks())
+            until = self._turns.first_until(self._ticks())
         while backlog and not self._paused and not self._resting and not self._closing:
             frame = backlog[0]
             if self._answer is not None and not self._serve_queued(frame):

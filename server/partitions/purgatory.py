@@ -81,7 +81,7 @@ class Purgatory:
         """Runs the checks that are scheduled now, and queues what is left of them when one turn's time is over. Checks that these
         schedule in turn wait for the next run."""
         if self._long_checks or len(self._checks) > 1:
-            until = self.clock.turns.first_until(self.clock, self.clock.ticks_ns())
+            until = self.clock.turns.first_until(self.clock.ticks_ns())
             try:
                 if self._run_some(self._checks, until) and not self._is_queued:  # else the long ones have their turns
                     self._run_some(self._long_checks, until)

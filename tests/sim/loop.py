@@ -102,7 +102,7 @@ class VirtualClock:
 
     def __init__(self, loop: VirtualLoop, rate: float = 1.0) -> None:
         self._loop = loop
-        self.turns = Turns()
+        self.turns = Turns(loop.call_soon)
         self._rate = rate
         self.alive = True
         self.skew_ms = 0

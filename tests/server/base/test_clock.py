@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -17,6 +18,7 @@ from ottla.server.base.clock import (
     Clock,
     LoopClock,
     sleep,
+    stop_thread,
     wait_at_most,
 )
 from tests.fakes import ManualClock
@@ -155,7 +157,7 @@ def test_the_first_turns_of_a_round_have_at_most_twice_the_time_of_one() -> None
     turns = clock.turns
 
     def is_spent() -> bool:
-        return turns.is_spent(clock, clock.ticks_ns())
+        return turns.is_spent(clock.ticks_ns())
 
     clock.advance(1)
     assert not is_spent()
@@ -172,12 +174,39 @@ def test_the_first_turns_of_a_round_have_at_most_twice_the_time_of_one() -> None
     assert clock.waiting == 0
 
 
+def test_what_a_round_brings_has_its_own_time_however_long_the_round_before_took() -> None:
+    """A timer ends no round in time: it runs behind what the next round brings, and every other request of a client whose
+    requests take longer than a turn would be put off although there is nobody else."""
+
+    async def run() -> None:
+        clock, ready, other = LoopClock(), *socket.socketpair()
+        spent: list[bool] = []
+        all_read = asyncio.Event()
+
+        def read() -> None:
+            ready.recv(1)
+            spent.append(clock.turns.is_spent(clock.ticks_ns()))
+            stop_thread(2 * TURN_NS / 1e9)
+            other.send(b"x")
+            if len(spent) == 4:
+                all_read.set()
+
+        with ready, other:
+            asyncio.get_running_loop().add_reader(ready, read)
+            other.send(b"x")
+            await all_read.wait()
+            asyncio.get_running_loop().remove_reader(ready)
+        assert spent == [False] * 4
+
+    asyncio.run(run())
+
+
 def test_first_turns_are_short_if_others_wait_and_shorter_if_the_round_is_spent() -> None:
     clock = ManualClock()
     clock.advance(1)
 
     def length() -> int:
-        return clock.turns.first_until(clock, clock.ticks_ns()) - clock.ticks_ns()
+        return clock.turns.first_until(clock.ticks_ns()) - clock.ticks_ns()
 
     assert length() == TURN_NS
     clock.turns.queue(clock, lambda until: None)

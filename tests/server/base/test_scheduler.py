@@ -7,6 +7,7 @@ import errno
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -30,7 +31,7 @@ class StandingClock:
 
     def __init__(self) -> None:
         self.time = 0.0
-        self.turns = Turns()
+        self.turns = Turns(partial(self.call_later, 0))
         self.due: list[tuple[float, Handle, Callable[[], object]]] = []
 
     def now_ms(self) -> int:

@@ -8,6 +8,7 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ class CoordinatorClock:
 
     def __init__(self) -> None:
         self._now = 1_000.0
-        self.turns = Turns()
+        self.turns = Turns(partial(self.call_later, 0))
         self._order = itertools.count()
         self.armed = 0
         self._timers: list[tuple[float, int, Handle, Callable[[], object]]] = []

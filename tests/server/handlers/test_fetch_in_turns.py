@@ -343,7 +343,7 @@ def test_in_a_round_whose_time_is_spent_even_few_hundred_are_read_in_turns() -> 
     begin = call(broker, "fetch", 12, many(count, session=(0, 0)))
     more = fetch_request("t", {}, session=(begin.session_id, 1))
     broker.clock.advance(1)
-    assert not broker.clock.turns.is_spent(broker.clock, broker.clock.ticks_ns())
+    assert not broker.clock.turns.is_spent(broker.clock.ticks_ns())
     replicas = slow(broker)
     broker.clock.spend(TURN_NS / 1e9)
     answer = begun(broker, more)
@@ -352,7 +352,7 @@ def test_in_a_round_whose_time_is_spent_even_few_hundred_are_read_in_turns() -> 
         broker.clock.advance()
     assert answer.done()
     few = fetch_request("t", dict.fromkeys(range(PARTITIONS_A_STEP), 0))
-    broker.clock.turns.is_spent(broker.clock, broker.clock.ticks_ns())
+    broker.clock.turns.is_spent(broker.clock.ticks_ns())
     broker.clock.spend(TURN_NS / 1e9)
     assert len(call(broker, "fetch", 12, few).responses[0].partitions) == PARTITIONS_A_STEP
 

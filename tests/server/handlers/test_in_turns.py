@@ -102,7 +102,7 @@ def answer(module: str, version: int, body: Any, request: Request, ticks_a_look:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clock, "ticks_ns", lambda: next(looks) * ticks_a_look)
         patch.setattr(clock, "call_later", lambda seconds, callback: later.append(callback))
-        patch.setattr(Turns, "is_spent", lambda turns, clock, now_ns: False)
+        patch.setattr(Turns, "is_spent", lambda turns, now_ns: False)
         found = importlib.import_module(f"ottla.server.handlers.{module}").handle(body, request)
         turns = 1
         while later:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from random import Random
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -49,7 +50,7 @@ class StillClock:
 
     def __init__(self) -> None:
         self._handles: list[Handle] = []
-        self.turns = Turns()
+        self.turns = Turns(partial(self.call_later, 0))
 
     def now_ms(self) -> int:
         return NOW_MS

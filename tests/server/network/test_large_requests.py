@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from ottla.server.base.clock import TURN_NS
-from ottla.server.network.connection import LARGE_FRAME
+from ottla.server.network.connection import LARGE_FRAME, LARGE_PRODUCE
+from ottla.server.network.holding import PRODUCE
 from tests.server.network.peer import Peer, framed, turn
 
 LARGE = b"l" * (LARGE_FRAME + 1)
@@ -58,6 +59,27 @@ def test_large_requests_behind_others_that_are_answered_in_one_round_share_its_t
         while len(served) < 40:
             await peer.round()
         assert peer.transport.sent.endswith(framed(LARGE))
+
+    asyncio.run(run())
+
+
+def test_a_produce_of_a_usual_batch_waits_for_no_turn() -> None:
+    """It takes no milliseconds; it would be copied, and not be written together with its neighbours."""
+
+    async def run() -> None:
+        peer = Peer()
+        clock, served = peer.broker.clock, peer.dispatch.served
+        peer.dispatch.work = lambda request: clock.spend(2 * TURN_NS / 1e9 if request == LARGE else 0)
+        usual, larger = PRODUCE + b"p" * (LARGE_PRODUCE - 2), PRODUCE + b"p" * LARGE_PRODUCE
+        clock.advance(1)
+        for frames in ([b"wait", usual], [b"wait", larger], [LARGE], [usual], [larger], [LARGE]):
+            peer.connection, peer.transport = peer.connect("10.0.1.1")
+            peer.send(b"".join(map(framed, frames)))
+        assert served == [b"wait", b"wait", LARGE, usual]
+        for promise in peer.dispatch.promises:
+            promise.set_result(b"now")
+        await turn()
+        assert served[4:] == [usual]
 
     asyncio.run(run())
 

@@ -115,7 +115,7 @@ def delayed(there: StreamsGroup, **settings: str) -> list[Any]:
     broker = Broker()
     broker.configs[32, "g"] = {name.replace("_", "."): value for name, value in settings.items()}
     written: list[Any] = []
-    clock = SimpleNamespace(now_ms=lambda: 70, ticks_ns=lambda: 0, turns=Turns(), call_later=lambda *_: None)
+    clock = SimpleNamespace(now_ms=lambda: 70, ticks_ns=lambda: 0, turns=Turns(lambda callback: None))
     shard = SimpleNamespace(clock=clock, run=lambda result: written.extend(result.records))
     jobs = TargetJobs(cast(ShardContext, shard), StreamsGroupConfig(GroupConfigs({}, broker.metadata)))
     jobs.start_delayed(there)
