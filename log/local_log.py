@@ -120,9 +120,11 @@ class LocalLog:
         try:
             if not segment.indexes.are_txns_compared:
                 compare_aborted(self.segments, segment, start_offset=log_start_offset)
+            index = segment.txn_index
         except CorruptIndex as error:
             self._rebuild_txn_index(segment, log_start_offset, error)
-        return segment.txn_index
+            index = segment.txn_index
+        return index
 
     def add_aborted(self, aborted: AbortedTransaction, log_start_offset: int) -> None:
         """Adds a transaction, whose marker was just appended, to the active segment's index. Raises StorageError, and takes the

@@ -93,11 +93,13 @@ class TxnIndex:
         return cut
 
     def write(self, disk: Disk, path: str) -> bool:
-        """Writes the file, unsynced, if it must be; returns whether it was. A file is made for the first entry and then stays.
-        Raises OSError."""
-        due = self.changed and (len(self) > 0 or disk.exists(path))
+        """Writes the file, unsynced, if it must be; returns whether it was. One without entries is removed, since an empty one
+        is taken for one that has lost them. Raises OSError."""
+        due = self.changed and len(self) > 0
         if due:
             disk.write_bytes(path, self.encode(), sync=False)
+        elif self.changed and disk.exists(path):
+            disk.remove(path)
         self.changed = False
         return due
 

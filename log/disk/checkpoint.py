@@ -124,18 +124,15 @@ def encode_checksums(contents: Iterable[bytes]) -> bytes:
     return "".join(f"{crc32c(content):08x}\n" for content in contents).encode()
 
 
-def is_as_written(disk: Disk, path: str) -> bool | None:
-    """Returns whether a file has a content that ottla has given it, by the checksums beside it; None if there are none. Raises
-    OSError."""
+def read_as_written(disk: Disk, path: str) -> bytes | None:
+    """Returns the content of a file if ottla has given it to it, by the checksums beside it; None if not, or if that is not
+    known. Raises OSError."""
     try:
         sums = disk.read_bytes(path + CHECKSUM_SUFFIX)
-    except (FileNotFoundError, FileTooLarge):
-        return None
-    try:
         data = disk.read_bytes(path)
     except (FileNotFoundError, FileTooLarge):
-        return False
-    return encode_checksums([data]).strip() in sums.split()
+        return None
+    return data if encode_checksums([data]).strip() in sums.split() else None
 
 
 def encode_epochs(entries: Iterable[EpochEntry]) -> bytes:

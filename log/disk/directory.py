@@ -68,7 +68,6 @@ class LogDirectory:
         "_doomed",
         "_saved",
         "_savings",
-        "_starts",
         "_writing",
         "cleaned",
         "damage_lock",
@@ -84,6 +83,7 @@ class LogDirectory:
         "partitions",
         "path",
         "renamed",
+        "starts_written",
         "unopened",
     )
 
@@ -113,10 +113,10 @@ class LogDirectory:
         """The content of each checkpoint file, if it was written and is not being written anew."""
         self._savings: dict[str, int] = {}
         """The number of times that each checkpoint file began to be saved."""
-        self._starts: bytes | None = None
-        """The content of the checkpoint of log starts when it was last written."""
         self._writing = Lock()
         """The lock of those who write a checkpoint file, of which a pass has its jobs done in a thread."""
+        self.starts_written: bytes | None = None
+        """The content of the checkpoint of log starts, if ottla has written it."""
         self.mentioned: set[checkpoint.TopicPartition] = set()
         """Partitions that a checkpoint file may name, whether they exist or not."""
         self.cleaned: dict[checkpoint.TopicPartition, int] = {}
@@ -289,12 +289,12 @@ class LogDirectory:
                 if self._savings[name] != number:
                     return
                 if name == checkpoint.LOG_START_OFFSETS:
-                    sums = checkpoint.encode_checksums([data] if self._starts is None else [self._starts, data])
+                    sums = checkpoint.encode_checksums(each for each in (self.starts_written, data) if each is not None)
                     self.disk.write_bytes(f"{self.path}/{name}{checkpoint.CHECKSUM_SUFFIX}", sums)
                 self.disk.write_bytes(f"{self.path}/{name}", data)
                 self._saved[name] = data
                 if name == checkpoint.LOG_START_OFFSETS:
-                    self._starts = data
+                    self.starts_written = data
                 if self.full:
                     self.full = False
                     _log.info("log directory %s has room again", self.path)

@@ -167,6 +167,7 @@ class _Loader:
         while True:
             self._load_segments(names)
             self._load_epochs()
+            self._compare_start()
             try:
                 if not self._opening.clean:
                     self._check_tail()
@@ -181,19 +182,37 @@ class _Loader:
 
     # The log's start
 
+    def _compare_start(self) -> None:
+        """Takes the log's start for what was written if the leader epochs vouch for it: the first one begins where the log
+        starts, in Kafka's directories, too."""
+        opening, first, base = self._opening, self._first_epoch_start, self._base_offset
+        start = max(opening.log_start_offset, base)
+        if not opening.is_start_doubtful or (first is not None and start > max(first, base)):
+            return
+        opening.is_start_doubtful = False
+        if first is not None and start < first:
+            _log.warning(
+                "%s starts at offset %d, although leader-epoch-checkpoint has it start at %d: log-start-offset-checkpoint is "
+                "older or wrong, and records that were deleted may be back",
+                opening.directory_name,
+                start,
+                first,
+            )
+
     def _check_start(self) -> None:
         """Takes the log's start back to what the leader epochs say if log-start-offset-checkpoint names a later one and is not
         known to be as it was written: all records below it would be deleted.
 
-        The first epoch begins where the log starts, in Kafka's directories, too; before that only if the start lies inside its
-        first batch. Of a log whose tail was lost, the high watermark or the recovery point show that it had come so far. A crash
-        between the writes of the two files looks like damage, which brings deleted records back.
+        It is right all the same if it lies inside the first batch of the first epoch, or if there is none below it. Of a log
+        whose tail was lost, the high watermark or the recovery point show that it had come so far.
         """
-        if not self._opening.is_start_doubtful:
+        opening, first, base = self._opening, self._first_epoch_start, self._base_offset
+        if not opening.is_start_doubtful:
             return
-        opening, first = self._opening, self._first_epoch_start
-        start, base = opening.log_start_offset, self.segments[0].base_offset if self.segments else 0
-        if first is None or start <= max(first, base) or self._is_in_one_batch(first, start):
+        opening.is_start_doubtful = False
+        start = opening.log_start_offset
+        assert first is not None
+        if self._deletes_nothing(first, start):
             return
         if self.segments and self.end_offset < start <= max(opening.high_watermark, opening.recovery_point):
             return
@@ -207,12 +226,19 @@ class _Loader:
             start,
         )
 
-    def _is_in_one_batch(self, first: int, last: int) -> bool:
-        """Returns whether both offsets are in the same batch. Raises CorruptRecord and OSError."""
+    @property
+    def _base_offset(self) -> int:
+        return self.segments[0].base_offset if self.segments else 0
+
+    def _deletes_nothing(self, first: int, start: int) -> bool:
+        """Returns whether both offsets are in the same batch, as where a follower began with the batch in which its leader
+        starts, or compaction has left none in between. Raises CorruptRecord and OSError."""
         for segment in reversed(self.segments):
             if segment.base_offset <= first:
                 batch = segment.locate(first)
-                return batch is not None and batch.base_offset <= first <= last <= batch.last_offset
+                if batch is None:
+                    return False
+                return batch.base_offset >= start or batch.base_offset <= first < start <= batch.last_offset
         return False
 
     # The segments

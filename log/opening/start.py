@@ -64,13 +64,14 @@ class Job:
 
 
 class _Unopened:
-    """The checkpointed offsets of a partition that could not be opened."""
+    """The checkpointed offsets of a partition that could not be opened. A log start that nothing vouches for is not among them,
+    because what is written gets a checksum."""
 
     __slots__ = ("checkpointed_high_watermark", "first_base_offset", "log_start_offset", "recovery_point")
 
     def __init__(self, opening: Opening) -> None:
         self.recovery_point = opening.recovery_point
-        self.log_start_offset = opening.log_start_offset
+        self.log_start_offset = 0 if opening.is_start_doubtful else opening.log_start_offset
         self.checkpointed_high_watermark = opening.high_watermark
         self.first_base_offset = 0
 
@@ -190,13 +191,7 @@ class Start:
                 disk.sync_dir(path)
             recovery_points, points_known = self._read_offsets(directory, checkpoint.RECOVERY_POINTS)
             log_starts, _ = self._read_offsets(directory, checkpoint.LOG_START_OFFSETS)
-            starts_sound = checkpoint.is_as_written(disk, f"{path}/{checkpoint.LOG_START_OFFSETS}")
-            if starts_sound is False:
-                _log.warning(
-                    "%s/%s is not as ottla wrote it: another broker did, or it is damaged, and deleted records may be back",
-                    path,
-                    checkpoint.LOG_START_OFFSETS,
-                )
+            starts = directory.starts_written = checkpoint.read_as_written(disk, f"{path}/{checkpoint.LOG_START_OFFSETS}")
             cleaned, cleaned_known = self._read_offsets(directory, checkpoint.CLEANER_OFFSETS)
             high_watermarks, _ = self._read_offsets(directory, checkpoint.HIGH_WATERMARKS)
             directory.cleaned = cleaned
@@ -209,7 +204,7 @@ class Start:
                 opening.clean = work.clean
                 opening.recovery_point = recovery_points.get(topic_partition, 0)
                 opening.log_start_offset = log_starts.get(topic_partition, 0)
-                opening.is_start_doubtful = not starts_sound
+                opening.is_start_doubtful = starts is None
                 opening.cleaned_upto = max(cleaned.get(topic_partition, 0), any_gap)
                 opening.high_watermark = high_watermarks.get(topic_partition, 0)
                 opening.progress = self._progress

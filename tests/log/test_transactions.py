@@ -83,7 +83,7 @@ def test_the_search_stops_where_everything_below_was_decided() -> None:
     assert log.aborted(0, 2) == [AbortedTransaction(1, 0, 1, 2)]
 
 
-def test_the_file_comes_with_the_first_abort_and_stays() -> None:
+def test_the_file_comes_with_the_first_abort_and_goes_with_the_last() -> None:
     log = rig()
     log.send(1)
     log.end(1, commit=True)
@@ -96,7 +96,25 @@ def test_the_file_comes_with_the_first_abort_and_stays() -> None:
     assert log.disk.size(f"{log.path}/{2:020d}.txnindex") == TXN_ENTRY_SIZE
     log.log.truncate_to(3)
     log.restart(clean=True)
-    assert log.disk.size(f"{log.path}/{2:020d}.txnindex") == 0
+    assert not log.names(".txnindex")
+    log.send(1)
+    log.end(1)
+    log.restart(clean=True)
+    assert log.names(".txnindex") == [f"{2:020d}.txnindex"]
+
+
+def test_an_empty_file_as_kafka_leaves_it_is_rebuilt_once(caplog: pytest.LogCaptureFixture) -> None:
+    log = rig()
+    log.send(1)
+    log.end(1, commit=True)
+    log.log.roll()
+    log.manager.close()
+    log.disk.write_bytes(f"{log.path}/{0:020d}.txnindex", b"")
+    log.start()
+    for _ in range(3):
+        assert log.aborted(0) == []
+        log.restart(clean=True)
+    assert caplog.text.count("the file is empty") == 1
 
 
 @pytest.mark.parametrize("clean", [True, False])

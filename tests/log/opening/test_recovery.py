@@ -9,6 +9,8 @@ from ottla.log.timestamps import offset_for_timestamp
 from tests.log.opening.damaged import SIZE, check, log_path, rewrite, rig_of
 from tests.log.support import NOW_MS, TOPIC_ID, Rig, batch
 
+STARTS = "/data/log-start-offset-checkpoint"
+
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("batches", [0, 1, 4, 11])
@@ -157,12 +159,12 @@ def test_the_logs_start_survives() -> None:
     rig.manager.checkpoint_pass()
     rig.restart(clean=False)
     assert (rig.log.log_start_offset, rig.log.log_end_offset) == (6, 11)
-    assert rig.disk.read_bytes("/data/log-start-offset-checkpoint") == b"0\n1\nt 0 6\n"
+    assert rig.disk.read_bytes(STARTS) == b"0\n1\nt 0 6\n"
     assert rig.log.end_offset_for_epoch(2) == (2, 9)
 
 
 def _flip_start(rig: Rig, written: int, found: int) -> None:
-    path = "/data/log-start-offset-checkpoint"
+    path = STARTS
     data = rig.disk.read_bytes(path)
     assert data == (b"0\n1\nt 0 %d\n" % written if written else b"0\n0\n")
     rig.disk.write_bytes(path, b"0\n1\nt 0 %d\n" % found)
@@ -194,7 +196,7 @@ def test_a_start_in_the_first_batch_is_one() -> None:
     rig = Rig()
     rig.append(batch(5))
     rig.manager.close()
-    rig.disk.write_bytes("/data/log-start-offset-checkpoint", b"0\n1\nt 0 3\n")
+    rig.disk.write_bytes(STARTS, b"0\n1\nt 0 3\n")
     rig.start()
     assert rig.log.log_start_offset == 3
 
@@ -215,13 +217,114 @@ def test_a_start_counts_when_a_crash_came_between_its_checksum_and_its_checkpoin
     rig.log.flush()
     rig.log.delete_records_before(3)
     rig.manager.checkpoint_pass()
-    before = rig.disk.read_bytes("/data/log-start-offset-checkpoint")
+    before = rig.disk.read_bytes(STARTS)
     rig.log.delete_records_before(6)
     rig.manager.checkpoint_pass()
     rig.manager.close(clean=False)
-    rig.disk.write_bytes("/data/log-start-offset-checkpoint", before)
+    rig.disk.write_bytes(STARTS, before)
     rig.start()
     assert rig.log.log_start_offset == 3
+
+
+def test_a_start_counts_when_the_first_checkpoint_of_a_broker_was_interrupted() -> None:
+    rig = rig_of(11)
+    rig.log.flush()
+    rig.log.delete_records_before(3)
+    rig.manager.checkpoint_pass()
+    rig.restart(clean=False)
+    before = rig.disk.read_bytes(STARTS)
+    rig.log.delete_records_before(6)
+    rig.manager.checkpoint_pass()
+    rig.manager.close(clean=False)
+    rig.disk.write_bytes(STARTS, before)
+    rig.start()
+    assert rig.log.log_start_offset == 3
+
+
+def test_a_start_that_nothing_vouches_for_is_not_vouched_for_while_its_log_cannot_be_opened() -> None:
+    rig = rig_of(11, flushed=9)
+    rig.manager.close(clean=False)
+    rig.disk.write_bytes(STARTS, b"0\n1\nt 0 9\n")
+    whole = rig.disk.read_bytes(log_path(rig, 8))
+    rig.disk.write_bytes(log_path(rig, 8), whole[:30] + bytes([whole[30] ^ 1]) + whole[31:])
+    with pytest.raises(StorageError, match="CRC"):
+        rig.start()
+    rig.manager.checkpoint_pass()
+    rig.manager.close(clean=False)
+    rig.disk.write_bytes(log_path(rig, 8), whole)
+    rig.start()
+    assert rig.log.log_start_offset == 0
+
+
+def as_kafka_left_it(rig: Rig, start: int | None, epochs: bytes, *, clean: bool) -> None:
+    """Stops, and gives the directory the small files of a Kafka that has used it meanwhile, beside ottla's stale checksum."""
+    rig.manager.checkpoint_pass()
+    rig.manager.close(clean)
+    line = b"0\n0\n" if start is None else b"0\n1\nt 0 %d\n" % start
+    rig.disk.write_bytes(STARTS, line)
+    rig.disk.write_bytes(f"{rig.path}/leader-epoch-checkpoint", epochs)
+    rig.disk.write_bytes(f"{STARTS}.crc", b"01234567\n")
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    ("start", "epochs"),
+    [
+        (None, b"0\n4\n0 0\n1 3\n2 6\n3 9\n"),
+        (2, b"0\n4\n0 2\n1 3\n2 6\n3 9\n"),
+        (6, b"0\n2\n2 6\n3 9\n"),
+        (7, b"0\n2\n2 7\n3 9\n"),
+        (11, b"0\n1\n3 11\n"),  # all were deleted
+        (11, b"0\n0\n"),  # and Kafka has started since, which drops an epoch that begins at the end
+        (11, b""),
+    ],
+)
+def test_a_log_starts_where_kafka_had_it_start(
+    start: int | None, epochs: bytes, clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = rig_of(11)
+    as_kafka_left_it(rig, start, epochs, clean=clean)
+    rig.start()
+    assert (rig.log.log_start_offset, rig.log.log_end_offset) == (start or 0, 11)
+    assert caplog.messages == []
+    rig.restart(clean=clean)
+    assert rig.log.log_start_offset == (start or 0)
+
+
+@pytest.mark.parametrize("epochs", [b"", b"0\n0\n", b"0\n1\n3 11\n"])
+def test_an_empty_log_starts_where_kafka_had_it_start(epochs: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    rig = rig_of(11)
+    rig.log.truncate_fully_and_start_at(11)
+    as_kafka_left_it(rig, None, epochs, clean=True)
+    rig.start()
+    assert (rig.log.log_start_offset, rig.log.log_end_offset, caplog.messages) == (11, 11, [])
+
+
+def test_a_log_whose_tail_kafka_lost_begins_again_where_kafka_has_it_begin(caplog: pytest.LogCaptureFixture) -> None:
+    rig = rig_of(11)
+    as_kafka_left_it(rig, 11, b"0\n1\n3 11\n", clean=False)
+    rig.disk.write_bytes(log_path(rig, 8), rig.disk.read_bytes(log_path(rig, 8))[:SIZE])
+    rig.start()
+    assert (rig.log.log_start_offset, rig.log.log_end_offset) == (11, 11)
+    assert "taken for damage" not in caplog.text
+
+
+def test_a_start_below_which_compaction_left_nothing_is_one(caplog: pytest.LogCaptureFixture) -> None:
+    rig = rig_of(11)
+    as_kafka_left_it(rig, 1, b"0\n4\n0 0\n1 3\n2 6\n3 9\n", clean=True)
+    rig.disk.write_bytes(log_path(rig), rig.disk.read_bytes(log_path(rig))[SIZE:])
+    rig.start()
+    assert (rig.log.log_start_offset, caplog.messages) == (1, [])
+
+
+def test_an_older_start_than_that_of_the_epochs_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """Kafka writes its log starts once a minute, and begins there as well after a crash."""
+    rig = rig_of(11)
+    as_kafka_left_it(rig, 2, b"0\n2\n2 6\n3 9\n", clean=False)
+    rig.start()
+    assert rig.log.log_start_offset == 2
+    assert "t-0 starts at offset 2, although leader-epoch-checkpoint has it start at 6" in caplog.text
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 def test_the_topic_id_is_kept_and_checked() -> None:
