@@ -354,13 +354,15 @@ class _Loader:
     def settle_epochs(self, start_offset: int) -> None:
         """Cuts the epochs to those of a log that begins at `start_offset` and ends at `end_offset`."""
         epochs = self.epochs
-        if not self.epochs_whole or (self.end_offset > start_offset and epochs.epoch_for(start_offset) == UNDEFINED_EPOCH):
-            # The file was unreadable, or is from a later log start that a crash took back.
+        # The file was unreadable, or is from a later log start that a crash took back.
+        are_lost = self.end_offset > start_offset and epochs.epoch_for(start_offset) == UNDEFINED_EPOCH
+        is_rebuilt = not self.epochs_whole or are_lost
+        if is_rebuilt:
             self._rebuild_epochs()
-            path = f"{self._path}/{checkpoint.LEADER_EPOCHS}"
-            self._disk.write_bytes(path, epochs.encoded())
         self.epochs_changed |= epochs.truncate_from_end(self.end_offset)
         self.epochs_changed |= epochs.truncate_from_start(start_offset)
+        if is_rebuilt:  # cut already: after a crash, epochs from below the start would say that nothing was deleted there
+            self._disk.write_bytes(f"{self._path}/{checkpoint.LEADER_EPOCHS}", epochs.encoded())
 
     def _rebuild_epochs(self) -> None:
         """Reads the epochs from the headers of all segments. Raises CorruptLog, CorruptRecord or OSError."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from functools import partial
 from random import Random
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -50,7 +49,7 @@ class StillClock:
 
     def __init__(self) -> None:
         self._handles: list[Handle] = []
-        self.turns = Turns(partial(self.call_later, 0))
+        self.turns = Turns(lambda end_round: None)  # time stands still, so no round is ever spent
 
     def now_ms(self) -> int:
         return NOW_MS
