@@ -93,7 +93,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/group/kind.py": "tests/server/group/test_records.py",
     "server/group/modern/assignor.py": "tests/server/group/consumer/test_assignors_oracle.py",
     "server/group/modern/epochs.py": "tests/server/group/consumer/test_protocol.py",
-    "server/group/modern/jobs.py": "tests/server/group/streams/test_target.py",
     "server/group/modern/target.py": "tests/server/group/consumer/test_targets.py",
     "server/group/modern/target_jobs.py": "tests/server/group/consumer/test_targets.py",
     "server/group/result.py": "tests/server/group/consumer/test_protocol.py",

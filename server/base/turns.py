@@ -81,6 +81,14 @@ def answer_once(
     return (yield from all_kept(answers))
 
 
+def one_kept(answer: T | Promise[T]) -> Steps[T]:
+    """Makes steps that wait for an answer if it is promised, and return it."""
+    if isinstance(answer, Promise):
+        yield answer
+        return answer.result()
+    return answer
+
+
 def all_kept(answers: Iterable[T | Promise[T]]) -> Steps[list[T]]:
     """Makes steps that wait for those answers that are promised, and return all."""
     kept: list[T] = []
@@ -138,6 +146,13 @@ def take_steps(steps: Steps[T], clock: Clock, on_pause: Callable[[], object] | N
     promise = work.promise = InTurns()
     promise.add_done_callback(lambda done: work.cancel() if done.cancelled() else None)
     return promise
+
+
+def take_in_background(steps: Steps[None], clock: Clock) -> None:
+    """Takes steps for whose end nobody waits. An error in a later turn is raised for the loop, which logs it."""
+    taken: Promise[None] | None = take_steps(steps, clock)
+    if taken is not None:
+        taken.add_done_callback(lambda done: done.result())
 
 
 class _Work(Generic[T]):

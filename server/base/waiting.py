@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Hashable
 from typing import Any, TypeVar
 
+from ottla.server.base.clock import Clock
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps
+from ottla.server.base.turns import Steps, take_steps
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -47,7 +48,13 @@ def wait_with_others(promise: Promise[Any] | None) -> Steps[None]:
         yield waited
 
 
-def result_of(promise: Promise[T]) -> Steps[T]:
-    """Makes steps that return what the promise is kept with. Who gives them up does not give up the promise."""
+def take_to_the_end(steps: Steps[T], clock: Clock) -> T | Promise[T]:
+    """Does what `take_steps` does, but goes on if nobody wants the answer any more: a client that has gone must not leave half of
+    what it asked for."""
+    answer = take_steps(steps, clock)
+    return take_steps(_result_of(answer), clock) if isinstance(answer, Promise) else answer
+
+
+def _result_of(promise: Promise[T]) -> Steps[T]:
     yield from wait_with_others(promise)
     return promise.result()

@@ -47,9 +47,9 @@ NO_PRODUCER_ID: Final = -1
 _COMMIT_MARKER: Final = 1
 """The control record type of a commit; 0 is that of an abort."""
 RECORDS_A_STEP: Final = 100
-"""So many records are replayed before others may come first,"""
+"""So many records are replayed before others may come first."""
 BYTES_A_STEP: Final = 64 * 1024
-"""or so many bytes of values: a record of a group may have one of a MiB."""
+"""So many bytes of values are replayed before others may come first: a record of a group may have one of a MiB."""
 _MOST_LINES: Final = 10
 """So many records that are skipped while a partition is loaded get a line each in the log; the others are only counted."""
 

@@ -15,7 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.server.base.clock import Clock
-from ottla.server.base.turns import Steps, take_steps
+from ottla.server.base.turns import Steps, take_in_background
 from ottla.server.coordination.java_hash import java_hash_bucket
 from ottla.server.coordination.runtime import CoordinatorLog, CoordinatorRuntime
 from ottla.server.group.cluster import Cluster
@@ -196,9 +196,7 @@ class GroupCoordinator:
 
     def _delete_topics(self) -> None:
         deletions, self._deletions = self._deletions, []
-        taken: Promise[None] | None = take_steps(self._delete_each(deletions), self._clock)
-        if taken is not None:
-            taken.add_done_callback(lambda done: done.result())  # raises for the loop, which logs it
+        take_in_background(self._delete_each(deletions), self._clock)
 
     def _delete_each(self, deletions: list[tuple[GroupShard, str, int]]) -> Steps[None]:
         for shard, topic, upto in deletions:

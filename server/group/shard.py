@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.server.base.clock import Clock
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, take_steps
+from ottla.server.base.turns import Steps, take_in_background, take_steps
 from ottla.server.coordination.shard import NO_PRODUCER_ID, CoordinatorShard
 from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.cluster import Cluster
@@ -189,9 +189,7 @@ class GroupShard(CoordinatorShard[GroupRecord]):
         super().unload()
         groups = list(self.groups.values())
         self.groups.clear()
-        taken: Promise[None] | None = take_steps(self._discard(groups), self.clock)
-        if taken is not None:
-            taken.add_done_callback(lambda done: done.result())  # raises for the loop, which logs it
+        take_in_background(self._discard(groups), self.clock)
 
     def _discard(self, groups: Sequence[Group]) -> Steps[None]:
         for group in groups:

@@ -14,8 +14,8 @@ from functools import partial
 
 from ottla.server.base.answers import map_answer
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, all_kept, take_steps
-from ottla.server.base.waiting import result_of
+from ottla.server.base.turns import Steps, one_kept
+from ottla.server.base.waiting import take_to_the_end
 from ottla.server.group.errors import GroupError
 from ottla.server.group.shard import GroupShard
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
@@ -38,9 +38,7 @@ Answer = AlterShareGroupOffsetsResponse | Promise[AlterShareGroupOffsetsResponse
 
 
 def handle(body: AlterShareGroupOffsetsRequest, request: Request) -> Answer:
-    clock = request.broker.clock
-    answer = take_steps(_alter_or_refuse(body, request), clock)
-    return take_steps(result_of(answer), clock) if isinstance(answer, Promise) else answer  # done even if the client has gone
+    return take_to_the_end(_alter_or_refuse(body, request), request.broker.clock)
 
 
 def _alter_or_refuse(body: AlterShareGroupOffsetsRequest, request: Request) -> Steps[AlterShareGroupOffsetsResponse]:
@@ -52,15 +50,13 @@ def _alter_or_refuse(body: AlterShareGroupOffsetsRequest, request: Request) -> S
         protocol.admit_deletion(protocol.group_or_new(body.group_id))
         answer, offsets, topics = yield from _read(body, request)
         if topics:
-            yield from all_kept([protocol.begin_initialization(body.group_id, topics)])
+            yield from one_kept(protocol.begin_initialization(body.group_id, topics))
         if not offsets:
-            (kept,) = yield from all_kept([shard.answer_or(answer, _refusal)])
-            return kept
+            return (yield from one_kept(shard.answer_or(answer, _refusal)))
         wanted = Initialize(protocol.group(body.group_id).epoch, topics, {})
     except GroupError as error:
         return _refused(error)
-    (kept,) = yield from all_kept([_carry_out(shard, body.group_id, wanted, offsets, answer, request)])
-    return kept
+    return (yield from one_kept(_carry_out(shard, body.group_id, wanted, offsets, answer, request)))
 
 
 def _refused(error: GroupError) -> AlterShareGroupOffsetsResponse:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, all_kept, take_steps
+from ottla.server.base.turns import Steps, one_kept, take_steps
 from ottla.server.group.consumer.heartbeat import Heartbeat, HeartbeatAnswer
 from ottla.server.group.consumer.member import Held
 from ottla.server.group.consumer.protocol import ConsumerProtocol
@@ -74,8 +74,7 @@ def _answer_later(answer: Promise[HeartbeatAnswer], shard: GroupShard) -> Steps[
         made = _answer(answer.result(), shard)
     except GroupError as error:
         return _refusal(error)
-    (response,) = yield from all_kept([made])
-    return response
+    return (yield from one_kept(made))
 
 
 def _answer(

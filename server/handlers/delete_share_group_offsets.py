@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from ottla.server.base.answers import chain_answer
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, all_kept, take_steps
-from ottla.server.base.waiting import result_of
+from ottla.server.base.turns import Steps, one_kept
+from ottla.server.base.waiting import take_to_the_end
 from ottla.server.group.errors import GroupError
 from ottla.server.group.shard import GroupShard
 from ottla.server.group.share.protocol import ShareProtocol
@@ -51,9 +51,7 @@ class _Chosen(NamedTuple):
 
 
 def handle(body: DeleteShareGroupOffsetsRequest, request: Request) -> Answer:
-    clock = request.broker.clock
-    answer = take_steps(_delete_or_refuse(body, request), clock)
-    return take_steps(result_of(answer), clock) if isinstance(answer, Promise) else answer  # done even if the client has gone
+    return take_to_the_end(_delete_or_refuse(body, request), request.broker.clock)
 
 
 def _delete_or_refuse(body: DeleteShareGroupOffsetsRequest, request: Request) -> Steps[DeleteShareGroupOffsetsResponse]:
@@ -67,7 +65,7 @@ def _delete_or_refuse(body: DeleteShareGroupOffsetsRequest, request: Request) ->
         results = []
         if group.state_partitions is not NOTHING:
             results = yield from _delete(shard, protocol, body, request)
-        (answer,) = yield from all_kept([shard.answer_or(DeleteShareGroupOffsetsResponse(responses=results), _refusal)])
+        answer = yield from one_kept(shard.answer_or(DeleteShareGroupOffsetsResponse(responses=results), _refusal))
     except GroupError as error:
         return _refusal(error.code, error.message)
     return answer
@@ -85,12 +83,12 @@ def _delete(
     """
     group_id, state = body.group_id, request.broker.share_group_state()
     choose = partial(_choose, [topic.topic_name for topic in body.topics], request)
-    (chosen,) = yield from all_kept([protocol.begin_deletion(group_id, choose, body.topics)])
+    chosen = yield from one_kept(protocol.begin_deletion(group_id, choose, body.topics))
     begun = chain_answer(shard.answer(None), lambda _: state.delete(group_id, chosen.partitions))
-    (outcome,) = yield from all_kept([begun])
+    outcome = yield from one_kept(begun)
     gone = [topic_id for topic_id, error in outcome.items() if error is None]
     if gone:
-        yield from all_kept([protocol.end_deletion(group_id, gone)])
+        yield from one_kept(protocol.end_deletion(group_id, gone))
     results = chosen.refused
     for topic_id, error in outcome.items():
         result = DeleteShareGroupOffsetsResponseTopic(chosen.topics[topic_id], topic_id)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.server.base.answers import chain_answer, map_answer, recover_answer
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, all_kept, take_steps
+from ottla.server.base.turns import Steps, all_kept, one_kept, take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import ShareProtocol
 from ottla.server.requests.request import Request
@@ -85,7 +85,7 @@ def _describe(group: DescribeShareGroupOffsetsRequestGroup, request: Request) ->
     described = []
     for name, partitions in there.items():
         described.append((yield from _topic(group.group_id, name, partitions, request)))
-    (code,) = yield from all_kept([outcome])
+    code = yield from one_kept(outcome)
     if code:
         return DescribeShareGroupOffsetsResponseGroup(group.group_id, [], code)
     return _described(group.group_id, described, request)

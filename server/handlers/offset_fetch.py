@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, all_kept, take_steps
+from ottla.server.base.turns import Steps, all_kept, one_kept, take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Committer
 from ottla.server.group.shard import GroupShard
@@ -71,7 +71,7 @@ def _fetch_one_group(body: OffsetFetchRequest, request: Request) -> Steps[Offset
         topics = [OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in body.topics]
     wanted = OffsetFetchRequestGroup(body.group_id, topics=topics)
     fetched = yield from _fetch(wanted, request, require_stable=body.require_stable)
-    (group,) = yield from all_kept([fetched])
+    group = yield from one_kept(fetched)
     return _answer_of_one(group, topics, request)
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from ottla.server.base.answers import chain_answer, map_answer
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, all_kept, at_once, take_steps
+from ottla.server.base.turns import Steps, at_once, one_kept, take_steps
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -81,8 +81,8 @@ def _answer_in_turns(body: ShareAcknowledgeRequest, session: ShareSession, reque
     outcomes = yield from _acknowledge(body, session.key, request)
     released = shares.release(session) if body.share_session_epoch == FINAL_EPOCH else None
     lock_ms = shares.settings(session.key.group_id).record_lock_duration_ms
-    (found,) = yield from all_kept([when_written(outcomes)])
-    yield from all_kept([released])
+    found = yield from one_kept(when_written(outcomes))
+    yield from one_kept(released)
     return (yield from _response(found, lock_ms, request))
 
 

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, all_kept, take_steps
+from ottla.server.base.turns import Steps, one_kept, take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH
 from ottla.server.group.requests import Client
@@ -62,8 +62,7 @@ def _answer_later(
         made = _answer(answer.result(), group_id, shard, request)
     except GroupError as error:
         return _refusal(error)
-    (response,) = yield from all_kept([made])
-    return response
+    return (yield from one_kept(made))
 
 
 def _answer(answer: HeartbeatAnswer, group_id: str, shard: GroupShard, request: Request) -> Answer:

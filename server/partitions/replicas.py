@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.log.config import LogConfig
 from ottla.log.errors import InconsistentMetadata, NoRoom, StorageError
-from ottla.server.base.turns import Steps, take_steps
+from ottla.server.base.turns import Steps, take_in_background
 from ottla.server.metadata.controller_settings import cordoned_paths
 from ottla.server.metadata.image import (
     BROKER,
@@ -404,9 +404,7 @@ class Replicas:
             names = list(self._image.topics)
         else:
             names = [name]
-        under_way = take_steps(self._configure_each(names), self._clock)
-        if under_way is not None:
-            under_way.add_done_callback(lambda done: done.result())  # which raises what went wrong, for the loop to log
+        take_in_background(self._configure_each(names), self._clock)
 
     def _configure_each(self, topics: Iterable[str]) -> Steps[None]:
         """Makes steps that give each topic's partitions its settings, as they are when its turn comes."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from ottla.server.base.clock import Clock
-from ottla.server.base.turns import Steps, take_steps
+from ottla.server.base.turns import Steps, take_in_background
 from ottla.server.coordination.java_hash import java_hash_bucket
 from ottla.server.coordination.runtime import CoordinatorLog, CoordinatorRuntime
 from ottla.server.metadata.names import SHARE_GROUP_STATE
@@ -190,9 +190,7 @@ class ShareCoordinator:
                     self._shards.attempt(action, shard, what)
                 yield None
 
-        taken: Promise[None] | None = take_steps(steps(), self._clock)
-        if taken is not None:
-            taken.add_done_callback(lambda done: done.result())  # raises for the loop, which logs it
+        take_in_background(steps(), self._clock)
 
     def topic_deleted(self, topic: str) -> None:
         """Deletes the share partitions of a deleted topic, soon: many that are deleted together cost one look."""

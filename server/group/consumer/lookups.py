@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from ottla.server.base.clock import Clock
-from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, take_steps
+from ottla.server.base.turns import Steps, take_in_background
 from ottla.server.group.cluster import Cluster
 from ottla.server.group.consumer import regexes
 
@@ -37,12 +36,7 @@ class RegexLookups:
         against those for which `may_see` is true, if there is one."""
         self._running.add(group_id)
         steps, version = regexes.match(sorted(expressions), self._cluster.topics, may_see), self._cluster.highest_offset
-        self._clock.call_later(0, lambda: self._begin(self._look_up(group_id, steps, version)))
-
-    def _begin(self, lookup: Steps[None]) -> None:
-        under_way = take_steps(lookup, self._clock)
-        if isinstance(under_way, Promise):
-            under_way.add_done_callback(lambda done: done.result())  # the loop reports what no step foresees
+        self._clock.call_later(0, lambda: take_in_background(self._look_up(group_id, steps, version), self._clock))
 
     def _look_up(self, group_id: str, steps: Steps[Matches], version: int) -> Steps[None]:
         try:

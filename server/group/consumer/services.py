@@ -18,7 +18,7 @@ from ottla.server.group.consumer.migration import Policy
 from ottla.server.group.consumer.targets import Snapshot, assign
 from ottla.server.group.consumer.timeouts import Timeouts
 from ottla.server.group.errors import GroupError
-from ottla.server.group.modern.assignor import Assignor
+from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignor
 from ottla.server.group.modern.group_configs import GroupConfigs
 from ottla.server.group.modern.operations import Operations
 from ottla.server.group.modern.target_jobs import TargetJobs
@@ -48,7 +48,7 @@ class ConsumerServices:
         self.default_assignor = next(iter(self.assignors))
         self.topics = Topics(shard.cluster)
         self.operations = Operations(shard)
-        self.target_jobs = TargetJobs(shard, records)
+        self.target_jobs = TargetJobs(shard, NOTHING_ASSIGNED, records.target, records.target_epoch)
         self.topics_version = shard.cluster.highest_offset
         """The version of the metadata that brought the newest topic. Expressions that were looked up before may match
         that topic.

@@ -53,9 +53,20 @@ class ModernGroup(Group, Generic[M]):
         self.assignment_epoch = FIRST_EPOCH
         """The epoch that the target assignment was made for."""
         self.assignment_timestamp_ms = 0
+        self.assignment_failed_ms = 0
+        """The time at which a target could last not be made or written, so that not every heartbeat tries; 0 if never."""
         self.members: dict[str, M] = {}
         self.topics_seen = 0
         """The number of changes of topics that it has seen (`Topics.have_changed`)."""
+
+    def present(self, member: M) -> M | None:
+        """Returns the member that is there now in place of one that was there before, or None if it left."""
+        return self.members.get(member.member_id)
+
+    def is_early(self, now_ms: int, interval_ms: int) -> bool:
+        """Returns whether the last target was made, or could not be made, less than `interval_ms` ago."""
+        last_ms = max(self.assignment_timestamp_ms, self.assignment_failed_ms)
+        return last_ms != 0 and now_ms < last_ms + interval_ms
 
     def member(self, member_id: str) -> M:
         """Returns a member. Raises GroupError UNKNOWN_MEMBER_ID."""
@@ -111,8 +122,6 @@ class SubscribedGroup(ModernGroup[M]):
         self.names = Names()
         """The names that the members subscribe to."""
         self.targets: dict[str, Assignment] = {}
-        self.assignment_failed_ms = 0
-        """The time at which a target could last not be made or written, so that not every heartbeat tries; 0 if never."""
         self.refresh_at_ms = DUE_NOW
         """The time when its topics are checked again; it is DUE_NOW after one of them has changed."""
         self.changes = 0
@@ -128,15 +137,6 @@ class SubscribedGroup(ModernGroup[M]):
         """Has its topics checked by the next heartbeat."""
         self.refresh_at_ms = DUE_NOW
         self.changes += 1
-
-    def is_early(self, now_ms: int, interval_ms: int) -> bool:
-        """Returns whether the last target was made, or could not be made, less than `interval_ms` ago."""
-        last_ms = max(self.assignment_timestamp_ms, self.assignment_failed_ms)
-        return last_ms != 0 and now_ms < last_ms + interval_ms
-
-    def present(self, member: M) -> M | None:
-        """Returns the member that is there now in place of one that was there before, or None if it left."""
-        return self.members.get(member.member_id)
 
 
 G = TypeVar("G", bound=ModernGroup[Any])

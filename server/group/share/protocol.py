@@ -18,10 +18,10 @@ from functools import partial
 from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, at_once, in_runs, take_steps
+from ottla.server.base.turns import Steps, at_once, in_runs, one_kept, take_in_background
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
-from ottla.server.group.modern.assignor import Assignment, AssignorError
+from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment, AssignorError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LOOK_AGAIN_MS
 from ottla.server.group.modern.group_configs import GroupConfigs
 from ottla.server.group.modern.java_order import hash_order, string_hash
@@ -94,7 +94,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         self._values = GroupConfigs(shard.settings.broker, shard.cluster)
         self._topics = Topics(shard.cluster)
         self._operations = Operations(shard)
-        self._jobs = TargetJobs(shard, records)
+        self._jobs = TargetJobs(shard, NOTHING_ASSIGNED, records.target, records.target_epoch)
         self._cleaning = False
 
     # State
@@ -142,19 +142,14 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
 
     def _forget_deleted_topics(self) -> None:
         self._cleaning = False
-        taken: Promise[None] | None = take_steps(self._forget(), self._shard.clock)
-        if taken is not None:
-            taken.add_done_callback(lambda done: done.result())  # raises for the loop, which logs it
+        take_in_background(self._forget(), self._shard.clock)
 
     def _forget(self) -> Steps[None]:
         for group in self._groups():
             gone = self._deleted_topics(group)
             if gone and self._shard.groups.get(group.group_id) is group and not self._shard.is_over:
                 try:
-                    changed = self._change(group.group_id, self.group, self._without_deleted_topics, gone)
-                    if changed is not None:
-                        yield changed
-                        changed.result()
+                    yield from one_kept(self._change(group.group_id, self.group, self._without_deleted_topics, gone))
                 except GroupError as error:
                     logger.warning("share group %s: cannot forget the topics that were deleted: %s", group.group_id, error)
             yield None

@@ -78,8 +78,6 @@ class StreamsGroup(ModernGroup[StreamsMember]):
         self.task_offsets: dict[str, TaskOffsets] = {}
         self.shutdown_requested_by: str | None = None
         self.endpoint_epoch = 0
-        self.assignment_failed_ms = 0
-        """The time at which a target could last not be written, so that not every heartbeat tries; 0 if never."""
         self._refresh_at_ms = DUE_NOW
         self._refresh_epoch = 0
         self._sources: dict[str, str] = {}  # topic -> subtopology that reads it
@@ -121,6 +119,10 @@ class StreamsGroup(ModernGroup[StreamsMember]):
     def static_member(self, instance_id: str) -> StreamsMember | None:
         member_id = self.static_members.get(instance_id)
         return None if member_id is None else self.members[member_id]
+
+    def present(self, member: StreamsMember) -> StreamsMember | None:
+        there = super().present(member)
+        return self.static_member(member.instance_id) if there is None and member.instance_id is not None else there
 
     @property
     def holders(self) -> Holders:

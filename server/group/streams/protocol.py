@@ -34,7 +34,7 @@ from ottla.server.group.streams.heartbeat import Heartbeat, HeartbeatContext, Ou
 from ottla.server.group.streams.member import MemberState, StreamsMember
 from ottla.server.group.streams.records import current_record
 from ottla.server.group.streams.streams_group_config import StreamsGroupConfig
-from ottla.server.group.streams.target import TargetJobs
+from ottla.server.group.streams.target import StreamsTargetJobs
 from ottla.server.group.streams.topology import InternalTopic
 from ottla.server.group.timers import Timer
 from ottla.wire.errors import ErrorCode
@@ -77,7 +77,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         """Internal topic -> the reason why it was not created, and when it may be tried again."""
         self._topics = Topics(shard.cluster)
         self.settings = StreamsGroupConfig(GroupConfigs(shard.settings.broker, shard.cluster))
-        self._target_jobs = TargetJobs(shard, self.settings)
+        self._target_jobs = StreamsTargetJobs(shard, self.settings)
 
     # State
 
@@ -138,7 +138,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
                 group.assignment_failed_ms = now_ms
             raise
         if outcome.assign_with is not None:
-            self._target_jobs.start(self.group(request.group_id), outcome.topology, outcome.assign_with)
+            self._target_jobs.start_with(self.group(request.group_id), outcome.topology, outcome.assign_with)
         member = outcome.member
         if outcome.replaced is not None:
             self._timers.cancel_all(group.group_id, outcome.replaced.member_id)

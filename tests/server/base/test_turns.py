@@ -21,7 +21,9 @@ from ottla.server.base.turns import (
     at_once,
     call_in_thread,
     in_threads,
+    one_kept,
     promise_if_long,
+    take_in_background,
     take_steps,
 )
 from tests.fakes import ManualClock, Threads
@@ -404,3 +406,30 @@ def test_an_answer_about_many_things_is_promised(length: int, is_promised: bool)
         assert await given == "all of them"
 
     asyncio.run(scenario())
+
+
+def test_one_answer_is_waited_for_only_if_it_is_promised() -> None:
+    later: Promise[int] = Promise()
+    assert at_once(one_kept(1)) == 1
+
+    def answer() -> int | Promise[int]:
+        return later
+
+    waiting = take_steps(one_kept(answer()), clock := ManualClock())
+    later.set_result(2)
+    clock.advance()
+    assert isinstance(waiting, Promise)
+    assert waiting.result() == 2
+
+
+def test_an_error_in_the_background_is_raised_for_the_loop() -> None:
+    later: Promise[None] = Promise()
+
+    def steps() -> Steps[None]:
+        yield later
+        raise ZeroDivisionError
+
+    take_in_background(steps(), clock := ManualClock())
+    later.set_result(None)
+    with pytest.raises(ZeroDivisionError):
+        clock.advance()

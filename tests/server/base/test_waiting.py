@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import take_steps
-from ottla.server.base.waiting import wait_with_others
+from ottla.server.base.turns import Steps, take_steps
+from ottla.server.base.waiting import take_to_the_end, wait_with_others
 from tests.fakes import ManualClock
 
 
@@ -30,3 +30,20 @@ def test_who_gives_up_cancels_it_for_nobody_else() -> None:
     waiting.cancel()
     assert not promise.done()
     promise.set_result(1)
+
+
+def test_what_is_begun_is_done_although_nobody_wants_the_answer_any_more() -> None:
+    clock, later, done = ManualClock(), Promise[int](), list[str]()
+
+    def steps() -> Steps[int]:
+        yield later
+        done.append("the rest")
+        return later.result() + 1
+
+    answers = [take_to_the_end(steps(), clock) for _ in range(2)]
+    assert all(isinstance(each, Promise) for each in answers)
+    answers[0].cancel()  # type: ignore[union-attr]  # it is a promise
+    later.set_result(1)
+    clock.advance()
+    assert done == ["the rest"] * 2
+    assert answers[1].result() == 2  # type: ignore[union-attr]  # likewise

@@ -274,6 +274,7 @@ TAKERS = {
     (TURNS, "answer_once"),
     (TURNS, "promise_if_long"),
     (TURNS, "take_steps"),
+    ("ottla.server.base.waiting", "take_to_the_end"),
     ("ottla.server.share_state.answers", "answer_each"),
 }
 """Functions by which a handler answers in turns, with their modules."""

@@ -21,7 +21,7 @@ from ottla.server.group.streams.member import StreamsMember
 from ottla.server.group.streams.streams_group_config import StreamsGroupConfig
 from ottla.server.group.streams.target import (
     Membership,
-    TargetJobs,
+    StreamsTargetJobs,
     is_small,
     make_target,
     may_assign,
@@ -116,8 +116,8 @@ def delayed(there: StreamsGroup, **settings: str) -> list[Any]:
     broker.configs[32, "g"] = {name.replace("_", "."): value for name, value in settings.items()}
     written: list[Any] = []
     clock = SimpleNamespace(now_ms=lambda: 70, ticks_ns=lambda: 0, turns=Turns(lambda callback: None))
-    shard = SimpleNamespace(clock=clock, run=lambda result: written.extend(result.records))
-    jobs = TargetJobs(cast(ShardContext, shard), StreamsGroupConfig(GroupConfigs({}, broker.metadata)))
+    shard = SimpleNamespace(clock=clock, run_timer=lambda result: written.extend(result.records))
+    jobs = StreamsTargetJobs(cast(ShardContext, shard), StreamsGroupConfig(GroupConfigs({}, broker.metadata)))
     jobs.start_delayed(there)
     return written
 
